@@ -1,0 +1,1 @@
+"""Launching: a pure recipe, then cgroups, processes and their keeper."""

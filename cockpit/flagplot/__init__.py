@@ -1,0 +1,1 @@
+"""The cockpit and the command line of Flagplot."""

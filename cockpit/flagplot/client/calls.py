@@ -1,0 +1,105 @@
+"""One method for each request; the connection below decides how the frames travel.
+
+Every method raises `Refused` when the controller refuses, or with code `no_controller` when there is no
+connection (then nothing was sent, or for `submit` the same key may be sent again without harm).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+from msgspec import Struct
+
+from flagplot_wire import replies, requests
+from flagplot_wire.errors import Refused
+from flagplot_wire.job import JobSpec, Payload
+
+R = TypeVar("R", bound=Struct)
+
+
+class Channel(Protocol):
+    """Something that carries one request and brings its reply (a `Failure` comes as `Refused`)."""
+
+    async def ask(self, request: requests.AnyRequest) -> replies.Reply:
+        """Send and wait for the reply with the same id."""
+
+
+class Calls:
+    """Typed calls over a channel."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+
+    async def _ask(self, request: requests.AnyRequest, kind: type[R]) -> R:
+        reply = await self.channel.ask(request)
+        if not isinstance(reply, kind):
+            raise Refused(
+                "protocol", f"the controller answered {type(reply).__name__} to {type(request).__name__}"
+            )
+        return reply
+
+    async def submit(
+        self, spec: JobSpec, payload: Payload, key: str, dry_run: bool = False
+    ) -> replies.Submitted:
+        """Submit a job; the same `key` never makes a second one."""
+        return await self._ask(requests.Submit(spec, payload, key, dry_run), replies.Submitted)
+
+    async def act(self, request: requests.Act) -> replies.Acted:
+        """Cancel, hold, release or requeue."""
+        return await self._ask(request, replies.Acted)
+
+    async def update(self, request: requests.Update) -> replies.Acted:
+        """Change jobs."""
+        return await self._ask(request, replies.Acted)
+
+    async def drain(self, nodes: tuple[str, ...], reason: str) -> replies.Acted:
+        """Take nodes out of service; `nodes` are host lists."""
+        return await self._ask(requests.DrainNodes(nodes, reason), replies.Acted)
+
+    async def resume(self, nodes: tuple[str, ...]) -> replies.Acted:
+        """Give nodes back."""
+        return await self._ask(requests.ResumeNodes(nodes), replies.Acted)
+
+    async def queue(self, request: requests.GetQueue) -> replies.Jobs:
+        """List jobs."""
+        return await self._ask(request, replies.Jobs)
+
+    async def job(self, job: str) -> replies.Jobs:
+        """One job, or every element of an array, with history."""
+        return await self._ask(requests.GetJob(job), replies.Jobs)
+
+    async def nodes(self, nodes: tuple[str, ...] = ()) -> replies.Nodes:
+        """List nodes."""
+        return await self._ask(requests.GetNodes(nodes), replies.Nodes)
+
+    async def partitions(self) -> replies.Partitions:
+        """List partitions."""
+        return await self._ask(requests.GetPartitions(), replies.Partitions)
+
+    async def script(self, job: str) -> replies.Script:
+        """A job's script."""
+        return await self._ask(requests.GetScript(job), replies.Script)
+
+    async def explain(self, job: str) -> replies.Explained:
+        """Why a job is pending."""
+        return await self._ask(requests.Explain(job), replies.Explained)
+
+    async def estimate(self, spec: JobSpec) -> replies.Estimated:
+        """When this would start."""
+        return await self._ask(requests.Estimate(spec), replies.Estimated)
+
+    async def output(self, request: requests.ReadOutput) -> replies.Output:
+        """A piece of a job's output."""
+        return await self._ask(request, replies.Output)
+
+    async def events(self, request: requests.GetEvents) -> replies.Events:
+        """Journal entries."""
+        return await self._ask(request, replies.Events)
+
+    async def status(self) -> replies.ControllerStatus:
+        """The controller at a glance."""
+        return await self._ask(requests.GetStatus(), replies.ControllerStatus)
+
+    async def shutdown(self, request: requests.Shutdown) -> replies.Acted:
+        """Stop the controller."""
+        return await self._ask(request, replies.Acted)

@@ -1,0 +1,172 @@
+"""The local copy of the cluster: made from a snapshot, kept by events, read by the views. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from flagplot_wire import events as ev
+from flagplot_wire.ids import JobNumber
+from flagplot_wire.job import Forecast, Job
+from flagplot_wire.node import Node, Partition
+from flagplot_wire.replies import (
+    EventsPushed,
+    ForecastsPushed,
+    Progress,
+    Push,
+    SamplesPushed,
+    SnapshotPart,
+    Welcome,
+)
+from flagplot_wire.telemetry import NodeSample
+
+
+class Gap(Exception):
+    """A push does not follow what the mirror has: subscribe again for a fresh snapshot."""
+
+
+@dataclass(slots=True)
+class Mirror:
+    """Everything a view may show. `complete` is False until a whole snapshot has arrived.
+
+    `heard` is when the controller was last heard (epoch seconds, set by the connection's shell); `connected`
+    and `problem` describe the connection. `version` grows with every change, so that a view can tell in one
+    comparison that nothing moved. `changed` collects the numbers of jobs and the names of nodes touched since
+    a view last took them with `take_changed`.
+    """
+
+    welcome: Welcome | None = None
+    epoch: int = 0
+    seq: int = -1
+    complete: bool = False
+    connected: bool = False
+    problem: str = ""
+    heard: int = 0
+    version: int = 0
+    progress: Progress | None = None
+    jobs: dict[JobNumber, Job] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    partitions: dict[str, Partition] = field(default_factory=dict)
+    forecasts: dict[JobNumber, Forecast] = field(default_factory=dict)
+    samples: dict[str, NodeSample] = field(default_factory=dict)
+    recent: list[ev.Event] = field(default_factory=list)
+    held: dict[str, set[JobNumber]] = field(default_factory=dict)
+    """Node name → numbers of jobs that hold something there now (running or completing)."""
+    changed_jobs: set[JobNumber] = field(default_factory=set)
+    changed_nodes: set[str] = field(default_factory=set)
+
+    def take(self, push: Push) -> None:
+        """Apply one push; raises `Gap` when events are missing before it."""
+        self.version += 1
+        match push:
+            case SnapshotPart():
+                self._take_snapshot(push)
+            case EventsPushed():
+                for event in push.events:
+                    self._take_event(event)
+            case ForecastsPushed():
+                for number in push.gone:
+                    self.forecasts.pop(number, None)
+                for forecast in push.forecasts:
+                    self.forecasts[forecast.number] = forecast
+                self.changed_jobs.update(push.gone, (forecast.number for forecast in push.forecasts))
+            case SamplesPushed():
+                for sample in push.samples:
+                    self.samples[sample.node] = sample
+                self.changed_nodes.update(sample.node for sample in push.samples)
+            case Progress():
+                self.progress = None if push.total and push.done >= push.total else push
+
+    def take_changed(self) -> tuple[set[JobNumber], set[str]]:
+        """The jobs and nodes touched since the last call."""
+        taken = self.changed_jobs, self.changed_nodes
+        self.changed_jobs, self.changed_nodes = set(), set()
+        return taken
+
+    def running_on(self, node: str) -> list[Job]:
+        """Jobs that hold something on a node, by number."""
+        return [self.jobs[number] for number in sorted(self.held.get(node, ()))]
+
+    def _take_snapshot(self, part: SnapshotPart) -> None:
+        if part.first:
+            for table in (self.jobs, self.nodes, self.partitions, self.forecasts, self.samples, self.held):
+                table.clear()
+            self.recent.clear()
+            self.complete = False
+        for job in part.jobs:
+            self._put_job(job)
+        self._put_nodes(part.nodes)
+        self.partitions.update((partition.name, partition) for partition in part.partitions)
+        self.forecasts.update((forecast.number, forecast) for forecast in part.forecasts)
+        self.samples.update((sample.node, sample) for sample in part.samples)
+        self.epoch = part.epoch
+        if part.first or part.last:
+            self.seq = part.seq if part.first or self.seq < 0 else self.seq
+        if part.last:
+            self.complete = True
+
+    def _take_event(self, event: ev.Event) -> None:
+        if event.seq <= self.seq:
+            return
+        if event.seq != self.seq + 1:
+            raise Gap(f"event {event.seq} after {self.seq}")
+        self.seq = event.seq
+        self.recent.append(event)
+        if len(self.recent) > 2_000:
+            del self.recent[:1_000]
+        match event.body:
+            case ev.JobAdded(job):
+                self._put_job(job)
+            case ev.JobChanged(number, status):
+                if number in self.jobs:
+                    self._put_job(_replace(self.jobs[number], status=status))
+            case ev.JobSpecChanged(number, spec):
+                if number in self.jobs:
+                    self._put_job(_replace(self.jobs[number], spec=spec))
+            case ev.JobsForgotten(numbers):
+                for number in numbers:
+                    self.jobs.pop(number, None)
+                    self.forecasts.pop(number, None)
+                    self.changed_jobs.add(number)
+            case ev.NodeChanged(node):
+                self._put_nodes((node,))
+            case ev.NodeRemoved(name):
+                self.nodes.pop(name, None)
+                self.samples.pop(name, None)
+                self.changed_nodes.add(name)
+            case ev.PartitionChanged(partition):
+                self.partitions[partition.name] = partition
+            case ev.ControllerStarted(epoch):
+                self.epoch = epoch
+
+    def _put_nodes(self, nodes: Iterable[Node]) -> None:
+        for node in nodes:
+            self.nodes[node.name] = node
+            self.changed_nodes.add(node.name)
+
+    def _put_job(self, job: Job) -> None:
+        before = self.jobs.get(job.number)
+        for name in _holds(before):
+            self.held.get(name, set()).discard(job.number)
+            self.changed_nodes.add(name)
+        for name in _holds(job):
+            self.held.setdefault(name, set()).add(job.number)
+            self.changed_nodes.add(name)
+        self.jobs[job.number] = job
+        self.changed_jobs.add(job.number)
+        if job.status.state != "PENDING":
+            self.forecasts.pop(job.number, None)
+
+
+def _holds(job: Job | None) -> list[str]:
+    if job is None or job.status.allocation is None:
+        return []
+    if job.status.state not in ("RUNNING", "SUSPENDED", "COMPLETING"):
+        return []
+    return job.status.allocation.names
+
+
+def _replace(job: Job, **changes: object) -> Job:
+    import msgspec
+
+    return msgspec.structs.replace(job, **changes)

@@ -1,0 +1,1 @@
+"""Job scripts: directives, options and their values (pure)."""

@@ -1,0 +1,1 @@
+"""View models: rows, cells and words made from the mirror; no widget."""

@@ -1,0 +1,1 @@
+"""The pure state machine: stimuli in, events and orders out. No clock, no file, no socket."""

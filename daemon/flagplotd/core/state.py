@@ -1,0 +1,91 @@
+"""The controller's whole live state. Changed by `apply` alone, from events."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from msgspec import Struct
+
+from flagplot_wire.ids import Epoch, JobNumber
+from flagplot_wire.job import Forecast, Job
+from flagplot_wire.node import Node, Partition
+
+
+class Settings(Struct, frozen=True):
+    """What of the configuration the core's decisions depend on. Times are seconds."""
+
+    cluster: str = "flagplot"
+    max_array_size: int = 1_001
+    max_jobs: int = 1_000_000
+    max_launch_failures: int = 5
+    launch_retry_s: int = 10
+    kill_wait_s: int = 30
+    lease_s: int = 120
+    """After so long without an agent's word its jobs are known dead (agents kill them earlier than that)."""
+    keep_ended_s: int = 86_400
+    keep_ended: int = 10_000
+
+
+class Who(Struct, frozen=True):
+    """Somebody who asks, as the gate established it. `roles` of: user, operator, admin."""
+
+    user: str
+    uid: int
+    gid: int = 0
+    roles: tuple[str, ...] = ("user",)
+
+    @property
+    def operator(self) -> bool:
+        """May act on other people's jobs and on nodes."""
+        return "operator" in self.roles or "admin" in self.roles
+
+    @property
+    def admin(self) -> bool:
+        """May stop the controller and change its configuration."""
+        return "admin" in self.roles
+
+
+@dataclass(slots=True)
+class NodeUse:
+    """What running and completing jobs hold on one node; kept by `apply`, checked by `invariants`.
+
+    `cpus` is a bit mask of CPU ids; `gpu_shards[i]` counts the shards held of GPU i; `jobs` holds numbers.
+    """
+
+    cpus: int = 0
+    memory_mib: int = 0
+    gpu_shards: list[int] = field(default_factory=list)
+    jobs: set[JobNumber] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class Live:
+    """What is known of a running attempt but not journalled: which nodes confirmed its start and its end."""
+
+    attempt: int
+    started: set[str] = field(default_factory=set)
+    ended: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class State:
+    """The cluster. `jobs` holds live jobs and lately ended ones; `use` follows from their allocations.
+
+    `elements` maps an array to index → number of its split-off elements; `by_key` maps (user, submit key) to
+    the job it made; `forecasts` and `live` are not journalled.
+    """
+
+    settings: Settings = field(default_factory=Settings)
+    epoch: Epoch = Epoch(0)
+    seq: int = 0
+    next_number: int = 1
+    jobs: dict[JobNumber, Job] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    partitions: dict[str, Partition] = field(default_factory=dict)
+    use: dict[str, NodeUse] = field(default_factory=dict)
+    elements: dict[JobNumber, dict[int, JobNumber]] = field(default_factory=dict)
+    by_key: dict[tuple[str, str], JobNumber] = field(default_factory=dict)
+    pending: set[JobNumber] = field(default_factory=set)
+    active: set[JobNumber] = field(default_factory=set)
+    forecasts: dict[JobNumber, Forecast] = field(default_factory=dict)
+    live: dict[JobNumber, Live] = field(default_factory=dict)

@@ -1,0 +1,157 @@
+"""What may happen to the cluster: the only inputs of `step`."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from flagplot_wire.agentlink import Attempt, AttemptEnd
+from flagplot_wire.alloc import Allocation
+from flagplot_wire.ids import Epoch, JobNumber
+from flagplot_wire.job import Forecast, JobSpec
+from flagplot_wire.node import Inventory, Partition
+from flagplot_wire.requests import Act, DrainNodes, RemoveNodes, ResumeNodes, Update
+from flagplotd.core.state import Who
+
+
+class SubmitJob(Struct, frozen=True):
+    """A checked submission. The payload goes to the store in the same transaction, outside the core.
+
+    `never` is the scheduler's word that no configured node can ever hold it (empty: one can).
+    """
+
+    who: Who
+    spec: JobSpec
+    key: str
+    never: str = ""
+    dry_run: bool = False
+
+
+class ActOnJobs(Struct, frozen=True):
+    """cancel, hold, release or requeue by a person."""
+
+    who: Who
+    request: Act
+
+
+class UpdateJobs(Struct, frozen=True):
+    """A change of jobs by a person."""
+
+    who: Who
+    request: Update
+
+
+class Drain(Struct, frozen=True):
+    """Nodes out of service."""
+
+    who: Who
+    request: DrainNodes
+
+
+class Resume(Struct, frozen=True):
+    """Nodes back in service."""
+
+    who: Who
+    request: ResumeNodes
+
+
+class Remove(Struct, frozen=True):
+    """Nodes gone for good."""
+
+    who: Who
+    request: RemoveNodes
+
+
+class Boot(Struct, frozen=True):
+    """The controller starts: a new epoch, the configured partitions and nodes."""
+
+    epoch: Epoch
+    version: str
+    partitions: tuple[Partition, ...] = ()
+    nodes: tuple[str, ...] = ()
+
+
+class AgentJoined(Struct, frozen=True):
+    """An agent connected: its hardware, what it runs and which ends it still keeps."""
+
+    node: str
+    inventory: Inventory
+    version: str
+    running: tuple[Attempt, ...] = ()
+    ended: tuple[AttemptEnd, ...] = ()
+
+
+class AgentLost(Struct, frozen=True):
+    """An agent's connection ended, or its heartbeats stopped."""
+
+    node: str
+
+
+class InventoryChanged(Struct, frozen=True):
+    """An agent's hardware changed while connected."""
+
+    node: str
+    inventory: Inventory
+
+
+class AttemptStarted(Struct, frozen=True):
+    """A node confirmed its part of a start."""
+
+    node: str
+    number: JobNumber
+    attempt: int
+    time: int
+
+
+class AttemptEnded(Struct, frozen=True):
+    """A node reports the end of its part of an attempt (perhaps again)."""
+
+    node: str
+    end: AttemptEnd
+
+
+class Reported(Struct, frozen=True):
+    """A heartbeat's list of what a node runs: what is missing is dead, what is extra must stop."""
+
+    node: str
+    running: tuple[Attempt, ...]
+
+
+class Start(Struct, frozen=True):
+    """A planned start; `index` is the array index when `number` is an array record."""
+
+    number: JobNumber
+    allocation: Allocation
+    index: int | None = None
+
+
+class Planned(Struct, frozen=True):
+    """A scheduling cycle's result, re-checked start by start against the state of now.
+
+    `forecasts` replaces the whole table of forecasts.
+    """
+
+    starts: tuple[Start, ...]
+    forecasts: tuple[Forecast, ...] = ()
+
+
+class Tick(Struct, frozen=True):
+    """Time passed: leases end, held-back retries and begin times come due, old ended jobs are forgotten."""
+
+
+Stimulus = (
+    SubmitJob
+    | ActOnJobs
+    | UpdateJobs
+    | Drain
+    | Resume
+    | Remove
+    | Boot
+    | AgentJoined
+    | AgentLost
+    | InventoryChanged
+    | AttemptStarted
+    | AttemptEnded
+    | Reported
+    | Planned
+    | Tick
+)

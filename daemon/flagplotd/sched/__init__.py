@@ -1,0 +1,1 @@
+"""Scheduling as a function: a snapshot and a policy in, a plan out."""

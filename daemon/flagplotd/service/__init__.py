@@ -1,0 +1,1 @@
+"""The shells around the core: the loop, dispatch of requests, agents."""

@@ -1,0 +1,1 @@
+"""The SSH server: keys, sessions, channels."""

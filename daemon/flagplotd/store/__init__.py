@@ -1,0 +1,1 @@
+"""The SQLite store: one writing connection, the journal, and read-only queries."""

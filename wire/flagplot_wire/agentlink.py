@@ -1,0 +1,208 @@
+"""Frames between the controller and an agent; the agent dials in.
+
+A start carries (job, attempt, epoch): the agent writes the attempt down before it executes anything, answers a
+repeated one with what it did, and refuses an older epoch. Ends are kept by the agent until acknowledged.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from flagplot_wire.alloc import Allocation
+from flagplot_wire.ids import Epoch, JobNumber
+from flagplot_wire.job import JobSpec, Payload
+from flagplot_wire.node import Inventory
+from flagplot_wire.telemetry import NodeSample
+
+
+class Attempt(Struct, frozen=True):
+    """One start of one job."""
+
+    number: JobNumber
+    attempt: int
+
+
+class AttemptEnd(Struct, frozen=True, omit_defaults=True):
+    """How an attempt ended on one node.
+
+    `cause` is `exited` (see `exit_code`, `signal`), `timeout`, `stopped` (by order), `oom`, `launch_failed`
+    (`message` names what and why), or `lost` (found gone after a reboot or a keeper's death).
+    """
+
+    number: JobNumber
+    attempt: int
+    cause: Literal["exited", "timeout", "stopped", "oom", "launch_failed", "lost"]
+    exit_code: int = 0
+    signal: int = 0
+    time: int = 0
+    started: int = 0
+    message: str = ""
+    cpu_ms: int = 0
+    memory_peak_mib: int = 0
+
+
+class AgentHello(Struct, frozen=True, omit_defaults=True, tag="agent_hello"):
+    """First frame of an agent: what it is, what it runs, which ends are not acknowledged.
+
+    `epoch` is the highest it has obeyed; `user` is who jobs run as (`root`: as whoever submitted).
+    """
+
+    protocol: int
+    version: str
+    node: str
+    inventory: Inventory
+    time: int
+    epoch: Epoch = Epoch(0)
+    pid: int = 0
+    user: str = ""
+    running: tuple[Attempt, ...] = ()
+    ended: tuple[AttemptEnd, ...] = ()
+
+
+class AgentWelcome(Struct, frozen=True, omit_defaults=True, tag="agent_welcome"):
+    """Accepted. `refused` (a sentence) means: not accepted, try again only after a change."""
+
+    epoch: Epoch
+    cluster: str = ""
+    heartbeat_s: int = 5
+    sample_s: int = 2
+    kill_wait_s: int = 30
+    refused: str = ""
+
+
+class Heartbeat(Struct, frozen=True, omit_defaults=True, tag="heartbeat"):
+    """Alive; sent every `heartbeat_s` with what runs, for reconciliation."""
+
+    time: int
+    running: tuple[Attempt, ...] = ()
+
+
+class SampleReport(Struct, frozen=True, tag="sample"):
+    """The latest measurements."""
+
+    sample: NodeSample
+
+
+class InventoryReport(Struct, frozen=True, tag="inventory"):
+    """The hardware changed (a GPU was lost or came back)."""
+
+    inventory: Inventory
+
+
+class Launch(Struct, frozen=True, omit_defaults=True, tag="launch"):
+    """Start this node's part of an attempt.
+
+    `deadline_s` is seconds from the start to SIGTERM (0: no limit), `kill_wait_s` from there to SIGKILL.
+    `node_index` says which part of `allocation` is meant; the batch script runs on part 0 only.
+    """
+
+    epoch: Epoch
+    number: JobNumber
+    attempt: int
+    user: str
+    uid: int
+    gid: int
+    spec: JobSpec
+    payload: Payload
+    allocation: Allocation
+    node_index: int
+    deadline_s: int
+    kill_wait_s: int = 30
+    restarts: int = 0
+    submit_host: str = ""
+    cluster: str = ""
+    array_number: JobNumber = JobNumber(0)
+    array_index: int | None = None
+    array_min: int = 0
+    array_max: int = 0
+    array_count: int = 0
+
+
+class Stop(Struct, frozen=True, omit_defaults=True, tag="stop"):
+    """End an attempt: SIGTERM, after `kill_wait_s` SIGKILL (0: at once). `reason` goes to the job's output."""
+
+    epoch: Epoch
+    number: JobNumber
+    attempt: int
+    kill_wait_s: int = 30
+    reason: str = ""
+
+
+class Signal(Struct, frozen=True, tag="signal"):
+    """Send one signal (`USR1`) to the processes of an attempt, and nothing else."""
+
+    epoch: Epoch
+    number: JobNumber
+    attempt: int
+    signal: str
+
+
+class Extend(Struct, frozen=True, tag="extend"):
+    """The time limit changed: SIGTERM now comes `deadline_s` seconds after the start (0: never)."""
+
+    epoch: Epoch
+    number: JobNumber
+    attempt: int
+    deadline_s: int
+
+
+class Started(Struct, frozen=True, omit_defaults=True, tag="started"):
+    """The attempt is running here since `time`; `stdout` and `stderr` are the real paths (batch node)."""
+
+    number: JobNumber
+    attempt: int
+    time: int
+    stdout: str = ""
+    stderr: str = ""
+    enforced: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Ended(Struct, frozen=True, tag="ended"):
+    """An attempt ended; repeated until acknowledged."""
+
+    end: AttemptEnd
+
+
+class AckEnds(Struct, frozen=True, tag="ack_ends"):
+    """These ends are durable at the controller: forget them."""
+
+    ends: tuple[Attempt, ...]
+
+
+class ReadFile(Struct, frozen=True, omit_defaults=True, tag="read_file"):
+    """`FilePiece` with the same `call`: a piece of an attempt's output, opened as the job's user."""
+
+    call: int
+    number: JobNumber
+    attempt: int
+    stream: Literal["stdout", "stderr"]
+    path: str
+    user: str
+    uid: int
+    gid: int
+    offset: int
+    limit: int
+
+
+class FilePiece(Struct, frozen=True, omit_defaults=True, tag="file_piece"):
+    """The bytes, or why not (`error` a sentence; empty: fine)."""
+
+    call: int
+    path: str
+    offset: int = 0
+    size: int = 0
+    data: bytes = b""
+    error: str = ""
+
+
+class Leave(Struct, frozen=True, omit_defaults=True, tag="leave"):
+    """Shut the agent down. `jobs`: leave them to the keeper, or end them first."""
+
+    jobs: Literal["leave", "cancel"] = "leave"
+
+
+FromAgent = AgentHello | Heartbeat | SampleReport | InventoryReport | Started | Ended | FilePiece
+ToAgent = AgentWelcome | Launch | Stop | Signal | Extend | AckEnds | ReadFile | Leave

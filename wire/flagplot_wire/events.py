@@ -1,0 +1,92 @@
+"""Events: the journal, the live stream of every cockpit and the replay after a crash are made of these.
+
+An event carries the new state of what it changes, so that applying one twice changes nothing.
+Tags and fields are append-only: journals written by older versions load for ever.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from flagplot_wire.ids import Epoch, JobNumber
+from flagplot_wire.job import Job, JobSpec, Status
+from flagplot_wire.node import Node, Partition
+
+
+class JobAdded(Struct, frozen=True, tag="job_added"):
+    """A job was submitted, or an element was split off its array."""
+
+    job: Job
+
+
+class JobChanged(Struct, frozen=True, omit_defaults=True, tag="job_changed"):
+    """A job's status is now `status`. `cause` is a word (`started`, `ended`, `cancelled`, `requeued`, …)."""
+
+    number: JobNumber
+    status: Status
+    cause: str
+    by: str = ""
+
+
+class JobSpecChanged(Struct, frozen=True, omit_defaults=True, tag="job_spec_changed"):
+    """Someone updated, held or released a job; `what` says it in words."""
+
+    number: JobNumber
+    spec: JobSpec
+    what: str
+    by: str = ""
+
+
+class JobsForgotten(Struct, frozen=True, tag="jobs_forgotten"):
+    """Ended jobs left the live state; the store keeps their history."""
+
+    numbers: tuple[JobNumber, ...]
+
+
+class NodeChanged(Struct, frozen=True, omit_defaults=True, tag="node_changed"):
+    """A node is new or changed. `cause` is a word (`registered`, `lost`, `back`, `drained`, `resumed`)."""
+
+    node: Node
+    cause: str
+    by: str = ""
+
+
+class NodeRemoved(Struct, frozen=True, omit_defaults=True, tag="node_removed"):
+    """A node left the cluster."""
+
+    name: str
+    by: str = ""
+
+
+class PartitionChanged(Struct, frozen=True, omit_defaults=True, tag="partition_changed"):
+    """A partition is new or changed."""
+
+    partition: Partition
+    by: str = ""
+
+
+class ControllerStarted(Struct, frozen=True, tag="controller_started"):
+    """The controller started; every start has a higher epoch."""
+
+    epoch: Epoch
+    version: str
+
+
+Body = (
+    JobAdded
+    | JobChanged
+    | JobSpecChanged
+    | JobsForgotten
+    | NodeChanged
+    | NodeRemoved
+    | PartitionChanged
+    | ControllerStarted
+)
+
+
+class Event(Struct, frozen=True):
+    """One entry of the journal: `seq` has no gaps, `time` is epoch seconds."""
+
+    seq: int
+    time: int
+    body: Body

@@ -1,0 +1,278 @@
+"""The job model, in Slurm's states and words."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+from msgspec import Struct, field
+
+from flagplot_wire.alloc import Allocation
+from flagplot_wire.ids import JobNumber
+
+NO_LIMIT = 0
+"""A time limit of 0 seconds means no limit, as `-t 0` does in Slurm."""
+
+
+class State(StrEnum):
+    """Job states; the last seven are ends."""
+
+    PENDING = "PENDING"
+    RUNNING = "RUNNING"
+    SUSPENDED = "SUSPENDED"
+    COMPLETING = "COMPLETING"
+    COMPLETED = "COMPLETED"
+    FAILED = "FAILED"
+    CANCELLED = "CANCELLED"
+    TIMEOUT = "TIMEOUT"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    NODE_FAIL = "NODE_FAIL"
+    PREEMPTED = "PREEMPTED"
+
+    @property
+    def ended(self) -> bool:
+        """True for the states a job does not leave (other than by a requeue)."""
+        return self in ENDED
+
+    @property
+    def short(self) -> str:
+        """The compact code of `squeue` (`PD`, `R`, …)."""
+        return SHORT[self]
+
+
+ENDED = frozenset(
+    {
+        State.COMPLETED,
+        State.FAILED,
+        State.CANCELLED,
+        State.TIMEOUT,
+        State.OUT_OF_MEMORY,
+        State.NODE_FAIL,
+        State.PREEMPTED,
+    }
+)
+
+SHORT: dict[State, str] = {
+    State.PENDING: "PD",
+    State.RUNNING: "R",
+    State.SUSPENDED: "S",
+    State.COMPLETING: "CG",
+    State.COMPLETED: "CD",
+    State.FAILED: "F",
+    State.CANCELLED: "CA",
+    State.TIMEOUT: "TO",
+    State.OUT_OF_MEMORY: "OOM",
+    State.NODE_FAIL: "NF",
+    State.PREEMPTED: "PR",
+}
+
+
+class Why(StrEnum):
+    """Why a pending job does not run, in Slurm's words (`squeue(1)`, JOB REASON CODES)."""
+
+    PRIORITY = "Priority"
+    RESOURCES = "Resources"
+    DEPENDENCY = "Dependency"
+    DEPENDENCY_NEVER = "DependencyNeverSatisfied"
+    BEGIN_TIME = "BeginTime"
+    HELD_USER = "JobHeldUser"
+    HELD_ADMIN = "JobHeldAdmin"
+    ARRAY_LIMIT = "JobArrayTaskLimit"
+    PARTITION_DOWN = "PartitionDown"
+    PARTITION_TIME = "PartitionTimeLimit"
+    PARTITION_NODES = "PartitionNodeLimit"
+    NODES_DOWN = "ReqNodeNotAvail"
+    REQUEUE_DELAY = "JobLaunchFailure"
+    NOT_YET_EXAMINED = "None"
+
+
+class Reason(Struct, frozen=True, omit_defaults=True):
+    """One blocker of a pending job: the word, a sentence part for people, and the jobs in front if any."""
+
+    why: Why
+    text: str = ""
+    jobs: tuple[JobNumber, ...] = ()
+
+
+class Forecast(Struct, frozen=True, omit_defaults=True):
+    """What the last scheduling cycle says of a pending job: *all* blockers and the planned start.
+
+    `start` is epoch seconds (None: not planned), `nodes` where it would run. `never` is a sentence why the job
+    can never start as the cluster is now (empty: it can). `hints` are changes that would start it now
+    ("1 GPU instead of 4"). Not journalled: the next cycle makes it again.
+    """
+
+    number: JobNumber
+    reasons: tuple[Reason, ...] = ()
+    start: int | None = None
+    nodes: tuple[str, ...] = ()
+    never: str = ""
+    hints: tuple[str, ...] = ()
+
+
+class GpuCount(Struct, frozen=True, omit_defaults=True):
+    """A number of whole GPUs, of one type (lower case) or of any (empty)."""
+
+    count: int
+    type: str = ""
+
+
+class Request(Struct, frozen=True, omit_defaults=True):
+    """What a job asks for.
+
+    Memory is MiB; `mem_per_node_mib` of 0 asks for all memory of each node (None: not given). `gpus` counts
+    over the whole job, `gpus_per_node` on each node. `shards` and `vram_mib` ask for a share of one GPU per
+    node, of `share_type` (empty: any); the controller turns VRAM into shards node by node.
+    `time_limit_s` is None while not given (the partition's default applies), `NO_LIMIT` for none.
+    `tasks` is 0 while not given: one per node, or as many as `tasks_per_node` makes.
+    `launch` is `batch` (the script runs once, on the first node, as sbatch does) or `tasks` (it runs once per
+    task, with its rank in the environment, as `srun` does).
+    """
+
+    nodes_min: int = 1
+    nodes_max: int = 1
+    tasks: int = 0
+    tasks_per_node: int = 0
+    cpus_per_task: int = 1
+    mem_per_node_mib: int | None = None
+    mem_per_cpu_mib: int | None = None
+    mem_per_gpu_mib: int | None = None
+    gpus: tuple[GpuCount, ...] = ()
+    gpus_per_node: tuple[GpuCount, ...] = ()
+    gpus_per_task: tuple[GpuCount, ...] = ()
+    shards: int = 0
+    vram_mib: int = 0
+    share_type: str = ""
+    time_limit_s: int | None = None
+    nodelist: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    constraint: str = ""
+    exclusive: bool = False
+    launch: Literal["batch", "tasks"] = "batch"
+
+
+class DependencyTerm(Struct, frozen=True, omit_defaults=True):
+    """One term of `--dependency`; `delay_s` belongs to `after` alone, `jobs` is empty for `singleton`."""
+
+    kind: Literal["after", "afterany", "afterok", "afternotok", "singleton"]
+    jobs: tuple[str, ...] = ()
+    delay_s: int = 0
+
+
+class Dependency(Struct, frozen=True):
+    """Terms joined by `,` (all must hold) or `?` (any one)."""
+
+    terms: tuple[DependencyTerm, ...]
+    any_of: bool = False
+
+
+class ArraySpec(Struct, frozen=True, omit_defaults=True):
+    """`--array`: indices as a list (`0-9,15`) and how many may run at once (0: no limit)."""
+
+    indices: str
+    limit: int = 0
+
+
+class JobSpec(Struct, frozen=True, omit_defaults=True):
+    """What was submitted, without the script. Names of partition, account and QoS are empty while not given.
+
+    `stdout` and `stderr` are patterns as in sbatch(1) (stderr empty: joined to stdout); `begin` is epoch
+    seconds (0: at once); `hold` tells who holds it. `work_dir` is absolute.
+    """
+
+    name: str
+    work_dir: str
+    request: Request = field(default_factory=Request)
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
+    stdout: str = ""
+    stderr: str = ""
+    stdin: str = ""
+    open_mode: Literal["truncate", "append"] = "truncate"
+    comment: str = ""
+    dependency: Dependency | None = None
+    begin: int = 0
+    hold: Literal["", "user", "admin"] = ""
+    requeue: bool = True
+    array: ArraySpec | None = None
+    nice: int = 0
+    script_name: str = ""
+    command: str = ""
+
+
+class Payload(Struct, frozen=True, omit_defaults=True):
+    """What only the node needs: the script, its arguments and the environment. Stored apart from the job."""
+
+    script: str
+    args: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+class Status(Struct, frozen=True, omit_defaults=True):
+    """The changing part of a job. Times are epoch seconds, 0 while not yet.
+
+    `attempt` counts starts (0: never started). `exit_code` and `signal` are of the script (None: no end yet).
+    `ending` is, while COMPLETING, the state that will follow. `allocation` stays after the end as history.
+    `message` is a sentence for the person (why it failed, who cancelled it). `priority` orders pending jobs.
+    For an array record `waiting` lists the indices not yet split off, and the counters count its elements.
+    `retry_at` is when a job may start again after a launch failure.
+    """
+
+    state: State = State.PENDING
+    attempt: int = 0
+    restarts: int = 0
+    submit_time: int = 0
+    eligible_time: int = 0
+    start_time: int = 0
+    end_time: int = 0
+    exit_code: int | None = None
+    signal: int = 0
+    ending: State | None = None
+    allocation: Allocation | None = None
+    message: str = ""
+    priority: int = 0
+    waiting: str = ""
+    elements_running: int = 0
+    elements_ended: int = 0
+    elements_failed: int = 0
+    retry_at: int = 0
+    launch_failures: int = 0
+
+
+class Job(Struct, frozen=True, omit_defaults=True):
+    """A job. `array_number` and `array_index` are set on an element that was split off its array.
+
+    A record with `spec.array` set is the array itself: it stands for the elements not yet split off, never
+    holds an allocation, and ends when its last element has ended.
+    """
+
+    number: JobNumber
+    user: str
+    uid: int
+    spec: JobSpec
+    status: Status = field(default_factory=Status)
+    gid: int = 0
+    array_number: JobNumber = JobNumber(0)
+    array_index: int | None = None
+
+    @property
+    def is_array(self) -> bool:
+        """True for an array record."""
+        return self.spec.array is not None
+
+    @property
+    def display_id(self) -> str:
+        """The id as people write it: `41`, `41_3`, or `41_[4-9%2]` for an array's waiting elements."""
+        if self.array_index is not None:
+            return f"{self.array_number}_{self.array_index}"
+        if self.spec.array is None or not self.status.waiting:
+            return str(self.number)
+        limit = f"%{self.spec.array.limit}" if self.spec.array.limit else ""
+        return f"{self.number}_[{self.status.waiting}{limit}]"
+
+    @property
+    def time_limit_s(self) -> int:
+        """The time limit in seconds, `NO_LIMIT` for none."""
+        limit = self.spec.request.time_limit_s
+        return NO_LIMIT if limit is None else limit

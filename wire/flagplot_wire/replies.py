@@ -1,0 +1,234 @@
+"""What the controller answers, and what it pushes to subscribers."""
+
+from __future__ import annotations
+
+from msgspec import Struct, field
+
+from flagplot_wire.events import Event
+from flagplot_wire.ids import Epoch, JobNumber
+from flagplot_wire.job import Forecast, Job
+from flagplot_wire.node import Node, Partition
+from flagplot_wire.telemetry import NodeSample
+
+
+class Failure(Struct, frozen=True, omit_defaults=True, tag="failure"):
+    """The request was refused; the fields are those of `Refused`."""
+
+    code: str
+    message: str
+    hint: str = ""
+
+
+class Welcome(Struct, frozen=True, omit_defaults=True, tag="welcome"):
+    """Who the controller takes the client for, and what it may do. `rights` holds the roles' words."""
+
+    cluster: str
+    user: str
+    roles: tuple[str, ...]
+    epoch: Epoch
+    version: str
+    time: int
+    simulated: bool = False
+
+
+class SnapshotPart(Struct, frozen=True, omit_defaults=True, tag="snapshot"):
+    """A piece of the cluster's state as of event `seq`; `last` is True on the final piece.
+
+    The first piece (`first`) tells the client to drop what it had. Without `first`, nothing but `last` follows
+    before events: the client was up to date enough.
+    """
+
+    seq: int
+    epoch: Epoch
+    first: bool = False
+    last: bool = False
+    jobs: tuple[Job, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    partitions: tuple[Partition, ...] = ()
+    forecasts: tuple[Forecast, ...] = ()
+    samples: tuple[NodeSample, ...] = ()
+
+
+class EventsPushed(Struct, frozen=True, tag="pushed_events"):
+    """Events in order, without gaps after the snapshot's or the former push's last seq."""
+
+    events: tuple[Event, ...]
+
+
+class ForecastsPushed(Struct, frozen=True, omit_defaults=True, tag="pushed_forecasts"):
+    """Forecasts that changed, and jobs that no longer have one."""
+
+    forecasts: tuple[Forecast, ...] = ()
+    gone: tuple[JobNumber, ...] = ()
+
+
+class SamplesPushed(Struct, frozen=True, tag="pushed_samples"):
+    """The latest samples of some nodes."""
+
+    samples: tuple[NodeSample, ...]
+
+
+class Progress(Struct, frozen=True, omit_defaults=True, tag="pushed_progress"):
+    """A long piece of work inside the controller (`compiling the scheduler`), done/total; total 0: unknown."""
+
+    what: str
+    done: int = 0
+    total: int = 0
+
+
+class Submitted(Struct, frozen=True, omit_defaults=True, tag="submitted"):
+    """The job's number; `again` is True when the key had been used; `warnings` are sentences."""
+
+    number: JobNumber
+    again: bool = False
+    warnings: tuple[str, ...] = ()
+    forecast: Forecast | None = None
+
+
+class ActedOn(Struct, frozen=True, omit_defaults=True):
+    """What became of one target: empty `error` means done."""
+
+    target: str
+    error: str = ""
+    message: str = ""
+
+
+class Acted(Struct, frozen=True, omit_defaults=True, tag="acted"):
+    """One result for each target, in the order asked."""
+
+    results: tuple[ActedOn, ...] = ()
+
+
+class Jobs(Struct, frozen=True, omit_defaults=True, tag="jobs"):
+    """Jobs with their forecasts where they have one."""
+
+    jobs: tuple[Job, ...] = ()
+    forecasts: tuple[Forecast, ...] = ()
+
+
+class HeldOnNode(Struct, frozen=True, omit_defaults=True):
+    """What one job holds on one node, for listings (see the job for details)."""
+
+    number: JobNumber
+    display_id: str
+    user: str
+    state: str
+    cpus: int
+    memory_mib: int
+    gpus: tuple[tuple[int, int], ...] = ()
+    """(GPU index, shards held)."""
+    until: int = 0
+
+
+class NodeView(Struct, frozen=True, omit_defaults=True):
+    """A node with its state word, what is held on it and its latest sample."""
+
+    node: Node
+    state: str
+    partitions: tuple[str, ...] = ()
+    held: tuple[HeldOnNode, ...] = ()
+    sample: NodeSample | None = None
+
+
+class Nodes(Struct, frozen=True, tag="nodes"):
+    """Nodes in natural order of their names."""
+
+    nodes: tuple[NodeView, ...]
+
+
+class Partitions(Struct, frozen=True, tag="partitions"):
+    """Partitions in the order of the configuration."""
+
+    partitions: tuple[Partition, ...]
+
+
+class Script(Struct, frozen=True, omit_defaults=True, tag="script"):
+    """A job's script as submitted."""
+
+    number: JobNumber
+    script: str
+    args: tuple[str, ...] = ()
+
+
+class Explained(Struct, frozen=True, omit_defaults=True, tag="explained"):
+    """The job and the fresh forecast; `forecast` is None for a job that is not pending."""
+
+    job: Job
+    forecast: Forecast | None = None
+    text: str = ""
+
+
+class Estimated(Struct, frozen=True, omit_defaults=True, tag="estimated"):
+    """The forecast of a job not submitted (its number is 0), and warnings."""
+
+    forecast: Forecast
+    warnings: tuple[str, ...] = ()
+
+
+class Output(Struct, frozen=True, omit_defaults=True, tag="output"):
+    """Bytes `offset .. offset+len(data)` of a file of `size` bytes on `node`; `ended`: the job writes no more."""
+
+    path: str
+    node: str
+    offset: int
+    size: int
+    data: bytes
+    ended: bool = False
+
+
+class Events(Struct, frozen=True, tag="events"):
+    """Journal entries in order."""
+
+    events: tuple[Event, ...]
+
+
+class AgentStatus(Struct, frozen=True, omit_defaults=True):
+    """One agent as `flagplot status` shows it."""
+
+    node: str
+    responding: bool
+    version: str = ""
+    last_seen: int = 0
+    jobs: int = 0
+    pid: int = 0
+
+
+class ControllerStatus(Struct, frozen=True, omit_defaults=True, tag="controller_status"):
+    """The controller at a glance. Times are epoch seconds, `memory_mib` is resident memory."""
+
+    cluster: str
+    version: str
+    pid: int
+    host: str
+    port: int
+    epoch: Epoch
+    started: int
+    seq: int
+    running: int = 0
+    pending: int = 0
+    simulated: bool = False
+    accepting: bool = True
+    problem: str = ""
+    host_key: str = ""
+    memory_mib: int = 0
+    last_cycle_us: int = 0
+    agents: tuple[AgentStatus, ...] = field(default_factory=tuple)
+
+
+Push = SnapshotPart | EventsPushed | ForecastsPushed | SamplesPushed | Progress
+
+Reply = (
+    Failure
+    | Welcome
+    | Submitted
+    | Acted
+    | Jobs
+    | Nodes
+    | Partitions
+    | Script
+    | Explained
+    | Estimated
+    | Output
+    | Events
+    | ControllerStatus
+)

@@ -1,0 +1,187 @@
+"""What a client may ask of the controller. Every request has one reply type, named in its docstring."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from flagplot_wire.job import JobSpec, Payload
+
+
+class Subscribe(Struct, frozen=True, omit_defaults=True, tag="subscribe"):
+    """`Snapshot` parts, then pushes for as long as the connection lasts.
+
+    With `after` and `epoch` of an earlier snapshot the controller sends only the events since, where it still
+    has them; otherwise a full snapshot. `telemetry` asks for samples too.
+    """
+
+    after: int = -1
+    epoch: int = 0
+    telemetry: bool = True
+
+
+class Submit(Struct, frozen=True, omit_defaults=True, tag="submit"):
+    """`Submitted`. `key` makes it idempotent: the same key of the same user answers with the same job.
+
+    `dry_run` checks everything and submits nothing (`Submitted` with number 0 and the forecast).
+    """
+
+    spec: JobSpec
+    payload: Payload
+    key: str
+    dry_run: bool = False
+
+
+class Act(Struct, frozen=True, omit_defaults=True, tag="act"):
+    """`Acted`: one verb on jobs, written as people do (`41`, `41_3`, `41_[1-3]`). `signal` is for `cancel`."""
+
+    verb: Literal["cancel", "hold", "release", "requeue"]
+    jobs: tuple[str, ...]
+    signal: str = ""
+
+
+class Update(Struct, frozen=True, omit_defaults=True, tag="update"):
+    """`Acted`: change jobs. Only what is not None changes; `time_limit` is text as `-t` takes it."""
+
+    jobs: tuple[str, ...]
+    time_limit: str | None = None
+    name: str | None = None
+    partition: str | None = None
+    nice: int | None = None
+    priority: int | None = None
+    comment: str | None = None
+    dependency: str | None = None
+    begin: str | None = None
+    cpus_per_task: int | None = None
+    memory: str | None = None
+    gpus_per_node: str | None = None
+    nodes: str | None = None
+    array_limit: int | None = None
+    requeue: bool | None = None
+
+
+class DrainNodes(Struct, frozen=True, tag="drain"):
+    """`Acted`: take nodes (host lists) out of service for new jobs."""
+
+    nodes: tuple[str, ...]
+    reason: str
+
+
+class ResumeNodes(Struct, frozen=True, tag="resume"):
+    """`Acted`: give nodes back to jobs."""
+
+    nodes: tuple[str, ...]
+
+
+class RemoveNodes(Struct, frozen=True, tag="remove_nodes"):
+    """`Acted`: forget nodes that are gone for good (not responding and without jobs)."""
+
+    nodes: tuple[str, ...]
+
+
+class GetQueue(Struct, frozen=True, omit_defaults=True, tag="queue"):
+    """`Jobs`: live jobs; with `ended` those ended lately too. Empty filters match all."""
+
+    jobs: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    ended: bool = False
+
+
+class GetNodes(Struct, frozen=True, omit_defaults=True, tag="nodes"):
+    """`Nodes`: nodes with what is held on them and their latest samples."""
+
+    nodes: tuple[str, ...] = ()
+
+
+class GetJob(Struct, frozen=True, tag="job"):
+    """`Jobs` with the history from the store: the job, or every element of an array."""
+
+    job: str
+
+
+class GetScript(Struct, frozen=True, tag="script"):
+    """`Script` of a job (its owner, operators and admins only)."""
+
+    job: str
+
+
+class GetPartitions(Struct, frozen=True, tag="partitions"):
+    """`Partitions`."""
+
+
+class Explain(Struct, frozen=True, tag="explain"):
+    """`Explained`: all reasons why a job is pending, and when and where it is planned."""
+
+    job: str
+
+
+class Estimate(Struct, frozen=True, tag="estimate"):
+    """`Estimated`: when and where this would start if submitted now; refuses what `Submit` would refuse."""
+
+    spec: JobSpec
+
+
+class ReadOutput(Struct, frozen=True, omit_defaults=True, tag="output"):
+    """`Output`: a piece of a job's output, read on the node that has it.
+
+    `offset` counts bytes from the start; negative counts from the end. `limit` is at most 256 KiB.
+    """
+
+    job: str
+    stream: Literal["stdout", "stderr"] = "stdout"
+    offset: int = 0
+    limit: int = 65_536
+
+
+class GetEvents(Struct, frozen=True, omit_defaults=True, tag="events"):
+    """`Events` of the journal with seq > `after`, the last `limit` of them; `job` or `node` filter."""
+
+    after: int = -1
+    limit: int = 1_000
+    job: str = ""
+    node: str = ""
+
+
+class GetStatus(Struct, frozen=True, tag="status"):
+    """`ControllerStatus`."""
+
+
+class Hello(Struct, frozen=True, omit_defaults=True, tag="hello"):
+    """First frame of a client; `Welcome`, or a refusal with code `wrong_version`."""
+
+    protocol: int
+    version: str
+    client: str = ""
+
+
+class Shutdown(Struct, frozen=True, omit_defaults=True, tag="shutdown"):
+    """`Acted`: stop the controller (admins). `jobs` says what becomes of running jobs."""
+
+    jobs: Literal["leave", "cancel"] = "leave"
+
+
+AnyRequest = (
+    Hello
+    | Subscribe
+    | Submit
+    | Act
+    | Update
+    | DrainNodes
+    | ResumeNodes
+    | RemoveNodes
+    | GetQueue
+    | GetNodes
+    | GetJob
+    | GetScript
+    | GetPartitions
+    | Explain
+    | Estimate
+    | ReadOutput
+    | GetEvents
+    | GetStatus
+    | Shutdown
+)
