@@ -37,9 +37,7 @@ class UnknownKind(Refused):
     """A well-formed frame of a kind this side does not know; the connection goes on."""
 
     def __init__(self, kind: str, call: int) -> None:
-        super().__init__(
-            "protocol", f"unknown kind {kind[:80]!r}", "the two sides may have different versions"
-        )
+        super().__init__("protocol", f"unknown kind {kind[:80]!r}", "the two sides may have different versions")
         self.call = call
 
 

@@ -40,9 +40,7 @@ def compress_indices(values: Iterable[int]) -> str:
 
 def _number(text: str, whole: str) -> int:
     if not text.isdecimal() or not text.isascii():
-        raise Refused(
-            "bad_indices", f"{whole!r} is no list of indices: write numbers and ranges such as 0-3,8"
-        )
+        raise Refused("bad_indices", f"{whole!r} is no list of indices: write numbers and ranges such as 0-3,8")
     value = int(text)
     if value > MAX_INDEX:
         raise Refused("bad_indices", f"{value} in {whole!r} is above the highest index, {MAX_INDEX}")

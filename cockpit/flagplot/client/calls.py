@@ -33,14 +33,10 @@ class Calls:
     async def _ask(self, request: requests.AnyRequest, kind: type[R]) -> R:
         reply = await self.channel.ask(request)
         if not isinstance(reply, kind):
-            raise Refused(
-                "protocol", f"the controller answered {type(reply).__name__} to {type(request).__name__}"
-            )
+            raise Refused("protocol", f"the controller answered {type(reply).__name__} to {type(request).__name__}")
         return reply
 
-    async def submit(
-        self, spec: JobSpec, payload: Payload, key: str, dry_run: bool = False
-    ) -> replies.Submitted:
+    async def submit(self, spec: JobSpec, payload: Payload, key: str, dry_run: bool = False) -> replies.Submitted:
         """Submit a job; the same `key` never makes a second one."""
         return await self._ask(requests.Submit(spec, payload, key, dry_run), replies.Submitted)
 
