@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def run(*argv: str | Path, cwd: Path) -> str:
     done = subprocess.run(
-        [str(part) for part in argv], cwd=cwd, capture_output=True, text=True, stdin=subprocess.DEVNULL
+        [str(part) for part in argv], cwd=cwd, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
     )
     if done.returncode != 0:
         sys.exit(f"{' '.join(map(str, argv))}: exit {done.returncode}\n{done.stdout}{done.stderr}")

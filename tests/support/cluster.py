@@ -1,0 +1,112 @@
+"""A real cluster on loopback, driven by the real command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+BIN = Path(sys.executable).parent
+
+
+def wait_until(condition: Callable[[], Any], seconds: float = 30, what: str = "the condition") -> Any:
+    """Poll `condition` until it is true and return its value; fails naming `what` after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            pytest.fail(f"{what} did not come true within {seconds} s")
+        time.sleep(0.05)
+
+
+class Cluster:
+    """A cluster in a data directory of its own; `cli` runs `flagplot` against it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.data_dir = folder / "data"
+        self.work = folder / "work"
+        self.work.mkdir(parents=True)
+        home = folder / "home"
+        home.mkdir()
+        self.environment = {
+            "PATH": f"{BIN}:{os.environ['PATH']}",
+            "HOME": str(home),
+            "LANG": "C.UTF-8",
+            "TERM": "xterm-256color",
+            "PYTHON": sys.executable,
+            "FLAGPLOT_DATA_DIR": str(self.data_dir),
+        }
+
+    def run(self, *args: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
+        """Run one command whatever its exit code."""
+        return subprocess.run(
+            [str(BIN / "flagplot"), *args],
+            env=self.environment,
+            cwd=self.work,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=seconds,
+            check=False,
+        )
+
+    def cli(self, *args: str, seconds: float = 120) -> str:
+        """Run one command that must succeed; returns its standard output."""
+        done = self.run(*args, seconds=seconds)
+        if done.returncode != 0:
+            pytest.fail(
+                f"flagplot {' '.join(args)}: exit {done.returncode}\n{done.stdout}{done.stderr}\n{self.logs()}"
+            )
+        return done.stdout.strip()
+
+    def json(self, *args: str) -> Any:
+        """The parsed JSON output of one command that must succeed."""
+        return json.loads(self.cli(*args, "--json"))
+
+    def submit(self, *args: str) -> int:
+        """Submit a job; returns its number."""
+        number: int = self.json("submit", *args)["job_id"]
+        return number
+
+    def job(self, number: int | str) -> dict[str, Any]:
+        """One job as `flagplot show job --json` gives it."""
+        shown = self.json("show", "job", str(number))
+        return shown[0] if isinstance(shown, list) else shown
+
+    def state(self, number: int | str) -> str:
+        """A job's state word."""
+        return str(self.job(number)["state"])
+
+    def wait_state(self, number: int | str, *states: str, seconds: float = 60) -> str:
+        """Wait until a job is in one of `states`."""
+
+        def reached() -> str:
+            state = self.state(number)
+            return state if state in states else ""
+
+        return str(wait_until(reached, seconds, f"job {number} in {'/'.join(states)}"))
+
+    def logs(self) -> str:
+        """The ends of the logs, for failures."""
+        return "\n".join(
+            f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}"
+            for path in sorted((self.data_dir / "logs").glob("*.log"))
+        )
+
+
+def start_cluster(folder: Path, *options: str) -> Cluster:
+    """Bring a cluster up and wait until it answers."""
+    folder.mkdir(parents=True, exist_ok=True)
+    cluster = Cluster(folder)
+    cluster.cli("up", "--detach", *options, seconds=170)
+    return cluster
