@@ -15,7 +15,7 @@ class Settings(Struct, frozen=True):
     """What of the configuration the core's decisions depend on. Times are seconds."""
 
     cluster: str = "flagplot"
-    max_array_size: int = 1_001
+    max_array_size: int = 100_001
     max_jobs: int = 1_000_000
     max_launch_failures: int = 5
     launch_retry_s: int = 10
