@@ -1,0 +1,412 @@
+"""The cockpit: a top line, one main view, hints; and the services that views use."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from flagplot_wire.text import clean
+from rich.style import Style
+from textual import events
+from textual.app import App, ComposeResult, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+from textual.screen import Screen
+
+from flagplot.client.calls import Calls
+from flagplot.client.mirror import Mirror
+from flagplot.tui import commands, rights
+from flagplot.tui.main_view import MainView
+from flagplot.tui.registry import VIEWS, ViewEntry
+from flagplot.tui.roles import owner_colour, role_style
+from flagplot.tui.screens.confirm import Popup, TooSmall
+from flagplot.tui.widgets.hints import Hints
+from flagplot.tui.widgets.prompt import Prompt
+from flagplot.tui.widgets.topline import TopLine
+from flagplot_wire.errors import Refused
+from flagplot_wire.ids import JobNumber
+from flagplot_wire.job import State
+from flagplot_wire.replies import Acted, Welcome
+
+T = TypeVar("T")
+TICK_S = 0.2
+"""A view is brought up to date at most five times a second."""
+SMALLEST = (60, 16)
+
+
+class LiveConnection(Protocol):
+    """What the app needs of the connection (`flagplot.client.live.Live`)."""
+
+    mirror: Mirror
+    calls: Calls
+
+    async def run(self) -> None:
+        """Connect, keep the mirror up to date, reconnect for ever."""
+
+
+class FlagplotApp(App[int]):
+    """The cockpit over a mirror and calls. With `live` None nothing is connected (tests)."""
+
+    TITLE = "flagplot"
+    ENABLE_COMMAND_PALETTE = True
+    CSS = """
+    Screen { background: $background; }
+    #body { height: 1fr; }
+    #body > MainView { display: none; }
+    #body > MainView.-active { display: block; }
+    Toast { max-width: 60; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *[Binding(entry.key, f"view('{entry.name}')", entry.title, show=False) for entry in VIEWS],
+        Binding("slash", "filter", "Filter", show=False),
+        Binding("colon", "command", "Command", show=False),
+        Binding("question_mark,f1", "help", "Keys", show=False),
+        Binding("at", "command_log", "Command log", show=False),
+        Binding("escape", "back", "Back", show=False),
+        Binding("q,ctrl+q", "quit", "Quit", show=False),
+        Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
+        Binding("ctrl+r", "refresh_now", "Redraw", show=False),
+    ]
+
+    def __init__(
+        self,
+        *,
+        mirror: Mirror,
+        calls: Calls,
+        clock: Callable[[], int] | None = None,
+        live: LiveConnection | None = None,
+        read_only: bool = False,
+        theme: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.mirror, self.calls, self.live = mirror, calls, live
+        self.read_only = read_only
+        self.confined = os.environ.get("FLAGPLOT_CONFINED") == "1"
+        self.views: tuple[ViewEntry, ...] = VIEWS
+        self.trail: list[str] = []
+        self.command_log: list[tuple[int, str, str]] = []
+        """(time, command line, outcome) of every action, oldest first."""
+        self.draft: dict[str, str] = {}
+        self._clock = clock or (lambda: int(time.time()))
+        self._theme_wanted = theme
+        self._roles: dict[str, Style] = {}
+        self._seen: tuple[int, int, str] = (-1, -1, "")
+        self._counted = -1
+        self.running = self.pending = 0
+        self._not_before = 0.0
+
+    # what views use
+
+    def now(self) -> int:
+        """Epoch seconds."""
+        return self._clock()
+
+    def role(self, role: str) -> Style:
+        """The style of a role (see `flagplot.tui.roles`)."""
+        if role not in self._roles:
+            self._roles[role] = role_style(role, self.theme_variables)
+        return self._roles[role]
+
+    def owner_colour(self, user: str) -> str:
+        """The colour of a user, the same on every screen."""
+        return owner_colour(user, self.user, self.theme_variables)
+
+    @property
+    def welcome(self) -> Welcome | None:
+        """Who we are to the controller, once it told."""
+        return self.mirror.welcome
+
+    @property
+    def user(self) -> str:
+        """The name the controller knows us by (empty: not yet told)."""
+        return self.mirror.welcome.user if self.mirror.welcome else ""
+
+    @property
+    def role_word(self) -> str:
+        """The highest role."""
+        return rights.role_word(self.mirror.welcome)
+
+    def can(self, right: str, owner: str = "") -> bool:
+        """True when we may; see `flagplot.tui.rights.why_not` for the rights."""
+        return not self.why_not(right, owner)
+
+    def why_not(self, right: str, owner: str = "") -> str:
+        """A sentence why we may not (empty: we may)."""
+        if self.read_only:
+            return "This cockpit was started read-only."
+        return rights.why_not(self.mirror.welcome, right, owner)
+
+    def perform(
+        self,
+        command_line: str,
+        coro: Coroutine[Any, Any, T],
+        *,
+        success: str | Callable[[T], str],
+        then: Callable[[T], None] | None = None,
+    ) -> None:
+        """Run an action; success is a toast, failure a popup that stays, both are in the command log.
+
+        `command_line` is the same action as a CLI command. `then` is called with the result on success.
+        """
+        if not self.mirror.connected:
+            coro.close()
+            self.command_log.append((self.now(), command_line, "not sent: no connection"))
+            self.failure("Not connected: nothing was sent", [f"$ {command_line}", self.mirror.problem])
+            return
+        self.run_worker(self._perform(command_line, coro, success, then), group="actions")
+
+    async def _perform(
+        self,
+        command_line: str,
+        coro: Coroutine[Any, Any, T],
+        success: str | Callable[[T], str],
+        then: Callable[[T], None] | None,
+    ) -> None:
+        at = self.now()
+        try:
+            result = await coro
+        except Refused as refused:
+            self.command_log.append((at, command_line, f"refused: {refused.message}"))
+            self.failure(refused.message, [refused.hint, f"$ {command_line}"])
+            return
+        failed = [one for one in result.results if one.error] if isinstance(result, Acted) else []
+        if failed:
+            self.command_log.append((at, command_line, f"failed for {len(failed)}"))
+            lines = [f"{one.target}: {one.message or one.error}" for one in failed]
+            done = len(result.results) - len(failed) if isinstance(result, Acted) else 0
+            self.failure(f"Failed for {len(failed)}, done for {done}", [*lines, f"$ {command_line}"])
+            return
+        self.command_log.append((at, command_line, "done"))
+        self.say(success if isinstance(success, str) else success(result))
+        if then is not None:
+            then(result)
+
+    def say(self, text: str) -> None:
+        """A short toast."""
+        self.notify(clean(text), markup=False, timeout=4)
+
+    def failure(self, title: str, lines: Iterable[str] = ()) -> None:
+        """A popup that stays."""
+        self.push_screen(Popup(title, [line for line in lines if line]))
+
+    def open_job(self, number: JobNumber) -> None:
+        """Show a job's page."""
+        from flagplot.tui.screens.job import JobView
+
+        if number not in self.mirror.jobs:
+            self.failure(
+                f"There is no job {number} here", ["It may have ended long ago: flagplot show job asks the store"]
+            )
+            return
+        name = f"job-{number}"
+        if not self.query(f"#view-{name}"):
+            for old in self.query(JobView):
+                if old.id != f"view-{name}":
+                    old.remove()
+            self.query_one("#body", Container).mount(JobView(number, id=f"view-{name}"))
+        self.trail = [*[step for step in self.trail if not step.startswith("job-")], name]
+        self.call_after_refresh(self._switch)
+
+    def open_drain(self, names: list[str], reason: str = "") -> None:
+        """Ask for the reason and show the jobs affected, then drain."""
+        from flagplot.tui.screens.drain import DrainDialog
+
+        if refusal := self.why_not("drain"):
+            self.failure("Not allowed", [refusal])
+            return
+        self.push_screen(DrainDialog(names, reason))
+
+    def resume_nodes(self, names: list[str]) -> None:
+        """Give nodes back to jobs (host lists)."""
+        if refusal := self.why_not("resume"):
+            self.failure("Not allowed", [refusal])
+            return
+        nodes = tuple(names)
+        self.perform(
+            f"flagplot resume {','.join(nodes)}", self.calls.resume(nodes), success=f"Resumed {', '.join(nodes)}"
+        )
+
+    @property
+    def active_view(self) -> MainView | None:
+        """The view on screen."""
+        found = self.screen_stack[0].query(f"#view-{self.trail[-1]}") if self.trail and self.screen_stack else None
+        return found.first(MainView) if found else None
+
+    @property
+    def crumbs(self) -> list[str]:
+        """The way here, as words."""
+        found = [self.screen_stack[0].query(f"#view-{step}") for step in self.trail]
+        return [query.first(MainView).crumb for query in found if query]
+
+    @property
+    def view_counts(self) -> str:
+        """The active view's counts."""
+        view = self.active_view
+        return view.counts if view else ""
+
+    # life
+
+    def compose(self) -> ComposeResult:
+        """The frame."""
+        yield TopLine()
+        yield Container(id="body")
+        yield Hints()
+        yield Prompt()
+
+    def on_mount(self) -> None:
+        """Take the theme, show the queue, connect."""
+        commands.set_theme(self, self._theme_wanted)
+        self.theme_changed_signal.subscribe(self, lambda _: self._repaint())
+        self.action_view("queue")
+        self.set_interval(TICK_S, self.tick)
+        if self.live is not None:
+            self.run_worker(self.live.run(), group="connection", exit_on_error=True)
+
+    def _repaint(self) -> None:
+        self._roles.clear()
+        self._seen = (-1, -1, "")
+        self.refresh(layout=True)
+        for widget in self.screen_stack[0].query("*"):
+            widget.refresh()
+
+    def tick(self) -> None:
+        """Bring the screen up to date when something changed, at least once a second for ages and times."""
+        view = self.active_view
+        seen = (self.mirror.version, self.now(), self.trail[-1] if self.trail else "")
+        if view is None or seen == self._seen or time.monotonic() < self._not_before:
+            return
+        self._seen = seen
+        began = time.monotonic()
+        if self._counted != self.mirror.version:
+            self._counted = self.mirror.version
+            states = [job.status.state for job in self.mirror.jobs.values()]
+            self.running, self.pending = states.count(State.RUNNING), states.count(State.PENDING)
+        view.show(self.mirror, self.now())
+        base = self.screen_stack[0]
+        base.query_one(TopLine).update_if_changed()
+        base.query_one(Hints).update_if_changed()
+        # A huge cluster may make one pass slow: leave the keyboard nine tenths of the time.
+        took = time.monotonic() - began
+        self._not_before = time.monotonic() + (9 * took if took > 0.05 else 0.0)
+
+    def show_now(self) -> None:
+        """Bring the screen up to date without waiting for the next tick."""
+        self._seen, self._not_before = (-1, -1, ""), 0.0
+        self.tick()
+
+    def _switch(self) -> None:
+        view = self.active_view
+        for other in self.screen_stack[0].query(MainView):
+            other.set_class(other is view, "-active")
+        if view is not None:
+            view.focus_target().focus()
+        self.show_now()
+        self.call_after_refresh(self._redraw_frame)
+
+    def _redraw_frame(self) -> None:
+        base = self.screen_stack[0]
+        base.query_one(TopLine).refresh()
+        base.query_one(Hints).refresh()
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Say so while the terminal is too small."""
+        small = event.size.width < SMALLEST[0] or event.size.height < SMALLEST[1]
+        if small and not isinstance(self.screen, TooSmall):
+            self.push_screen(TooSmall(SMALLEST))
+        elif not small and isinstance(self.screen, TooSmall):
+            self.pop_screen()
+
+    # keys
+
+    def action_view(self, name: str) -> None:
+        """Show a main view."""
+        entry = next(entry for entry in self.views if entry.name == name)
+        if not self.screen_stack[0].query(f"#view-{name}"):
+            try:
+                view = entry.make()
+            except ModuleNotFoundError:
+                self.failure(f"{entry.title} is not in this build")
+                return
+            self.query_one("#body", Container).mount(view)
+        self.trail = [name]
+        self.call_after_refresh(self._switch)
+
+    def action_back(self) -> None:
+        """Undo one step of the view, else go one crumb back."""
+        view = self.active_view
+        if view is not None and view.escape():
+            self.show_now()
+        elif len(self.trail) > 1:
+            self.trail.pop()
+            self._switch()
+
+    def action_filter(self) -> None:
+        """Open the filter prompt where the view has one."""
+        view = self.active_view
+        if view is not None and view.can_filter:
+            self.query_one(Prompt).open("/", view.filter_text, [])
+
+    def action_command(self, text: str = "") -> None:
+        """Open the command prompt."""
+        self.query_one(Prompt).open(":", text, commands.completions(self))
+
+    def on_prompt_typed(self, event: Prompt.Typed) -> None:
+        """Filter as the person types."""
+        if (view := self.active_view) is not None:
+            view.filter_changed(event.text)
+            self.show_now()
+
+    def on_prompt_accepted(self, event: Prompt.Accepted) -> None:
+        """Keep the filter, or run the command."""
+        self._close_prompt()
+        if event.kind == ":":
+            commands.run_line(self, event.text)
+
+    def on_prompt_cancelled(self, event: Prompt.Cancelled) -> None:
+        """Close the prompt; a filter being typed is cleared."""
+        self._close_prompt()
+        if event.kind == "/" and (view := self.active_view) is not None:
+            view.filter_changed("")
+            self.show_now()
+
+    def _close_prompt(self) -> None:
+        self.query_one(Prompt).close()
+        if (view := self.active_view) is not None:
+            view.focus_target().focus()
+
+    def action_help(self) -> None:
+        """Every key that works here."""
+        from flagplot.tui.screens.help import HelpScreen
+
+        self.push_screen(HelpScreen(list(self.screen.active_bindings.values())))
+
+    def action_command_log(self) -> None:
+        """What was run, as CLI commands."""
+        from flagplot.tui.screens.command_log import CommandLog
+
+        self.push_screen(CommandLog(self.command_log))
+
+    def action_refresh_now(self) -> None:
+        """Redraw everything."""
+        self._repaint()
+        self.show_now()
+
+    async def action_quit(self) -> None:
+        """Leave; jobs go on."""
+        self.exit(0)
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """The palette: our own commands, and the themes."""
+        yield from commands.palette(self)
+
+
+def run(target: Any, *, read_only: bool = False, theme: str | None = None) -> int:
+    """Open the cockpit on a cluster; returns the exit code."""
+    from flagplot.client.live import Live
+
+    live = Live(target)
+    app = FlagplotApp(mirror=live.mirror, calls=live.calls, live=live, read_only=read_only, theme=theme)
+    code = app.run(mouse=os.environ.get("FLAGPLOT_MOUSE", "1") != "0")
+    return int(code or 0) if app.return_code == 0 else int(app.return_code or 1)

@@ -1,0 +1,168 @@
+"""The `:` commands and the palette: names, completion, and what each does."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from textual.app import SystemCommand
+
+from flagplot_wire.errors import Refused
+from flagplot_wire.ids import parse_job_ref
+from flagplot_wire.requests import Act
+
+if TYPE_CHECKING:
+    from flagplot.tui.app import FlagplotApp
+
+NAMES = ("job", "submit", "cancel", "hold", "release", "requeue", "drain", "resume", "theme", "help", "log", "quit")
+ALIASES = {
+    "q": "quit",
+    "quit!": "quit",
+    "q!": "quit",
+    "j": "job",
+    "n": "submit",
+    "new": "submit",
+    "squeue": "queue",
+}
+ALIASES |= {"sinfo": "nodes", "scancel": "cancel", "undrain": "resume", "tl": "timeline"}
+
+
+def completions(app: FlagplotApp) -> list[str]:
+    """Whole command lines that the prompt completes to."""
+    words = [entry.name for entry in app.views] + list(NAMES)
+    words += [f"theme {name}" for name in sorted(app.available_themes)]
+    for verb in ("drain", "resume"):
+        words += [f"{verb} {name}" for name in sorted(app.mirror.nodes)[:2_000]]
+    return words
+
+
+def run_line(app: FlagplotApp, line: str) -> None:
+    """Run one command line; what is wrong with it is told in a popup."""
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        app.failure(f"Cannot read this command: {error}", [f":{line}"])
+        return
+    if not words:
+        return
+    name, rest = ALIASES.get(words[0], words[0]), words[1:]
+    try:
+        _run(app, name, rest)
+    except Refused as refused:
+        app.failure(refused.message, [refused.hint, f":{line}"])
+
+
+def _run(app: FlagplotApp, name: str, rest: list[str]) -> None:
+    if name in {entry.name for entry in app.views}:
+        app.action_view(name)
+        if rest and (view := app.active_view) is not None and view.can_filter:
+            app.call_after_refresh(view.filter_changed, " ".join(rest))
+    elif name == "job":
+        app.open_job(parse_job_ref(_one(rest, ":job 41")).number)
+    elif name == "submit":
+        open_submit(app)
+    elif name in ("cancel", "hold", "release", "requeue"):
+        if not rest:
+            raise Refused("usage", f":{name} needs jobs, such as :{name} 41")
+        act(app, name, rest)
+    elif name == "drain":
+        app.open_drain([_one(rest, ":drain gpu[01-03] reason")], " ".join(rest[1:]))
+    elif name == "resume":
+        app.resume_nodes([_one(rest, ":resume gpu[01-03]")])
+    elif name == "theme":
+        set_theme(app, _one(rest, ":theme NAME"))
+    elif name == "help":
+        app.action_help()
+    elif name == "log":
+        app.action_command_log()
+    elif name == "quit":
+        app.exit(0)
+    else:
+        raise Refused("usage", f"There is no command :{name}", "Known: " + " ".join(completions(app)[:17]))
+
+
+def _one(rest: list[str], example: str) -> str:
+    if not rest:
+        raise Refused("usage", f"This command needs more: {example}")
+    return rest[0]
+
+
+def act(app: FlagplotApp, verb: str, jobs: list[str]) -> None:
+    """Do one verb on jobs; cancel asks first, what is not ours is refused with the reason."""
+    from flagplot.tui.screens.confirm import ConfirmDialog
+
+    for job in jobs:
+        found = app.mirror.jobs.get(parse_job_ref(job).number)
+        if refusal := app.why_not("change", found.user if found else ""):
+            app.failure(f"Cannot {verb} {job}", [refusal])
+            return
+
+    def go(yes: bool | None) -> None:
+        if not yes:
+            return
+        request = Act(verb, tuple(jobs))  # type: ignore[arg-type]
+        past = {"cancel": "Cancelled", "hold": "Held", "release": "Released", "requeue": "Requeued"}[verb]
+        what = " ".join(jobs) if len(jobs) < 5 else f"{len(jobs)} jobs"
+        app.perform(f"flagplot {verb} {' '.join(jobs)}", app.calls.act(request), success=f"{past} {what}")
+
+    if verb not in ("cancel", "requeue"):
+        go(True)
+        return
+    count = f"{len(jobs)} jobs" if len(jobs) != 1 else f"job {jobs[0]}"
+    app.push_screen(
+        ConfirmDialog(
+            f"{verb.capitalize()} {count}?",
+            [describe(app, job) for job in jobs],
+            yes=verb.capitalize(),
+            note="What it computed since its last checkpoint is lost." if verb == "requeue" else "",
+            destructive=True,
+        ),
+        go,
+    )
+
+
+def describe(app: FlagplotApp, job: str) -> str:
+    """A job as a dialog names it: id, name, owner, state."""
+    found = app.mirror.jobs.get(parse_job_ref(job).number)
+    if found is None:
+        return job
+    return f"{job}  {found.spec.name}  {found.user}  {found.status.state}"
+
+
+def open_submit(app: FlagplotApp) -> None:
+    """Open the submit form with the draft kept from last time."""
+    from flagplot.tui.screens.submit import SubmitScreen
+
+    if refusal := app.why_not("submit"):
+        app.failure("Cannot submit", [refusal])
+        return
+    app.push_screen(SubmitScreen())
+
+
+def set_theme(app: FlagplotApp, name: str | None) -> None:
+    """Take a theme by name; without one, the theme of the settings."""
+    if name is None:
+        return
+    if name not in app.available_themes:
+        raise Refused("usage", f"There is no theme {name!r}", "Known: " + " ".join(sorted(app.available_themes)))
+    app.theme = name
+
+
+def palette(app: FlagplotApp) -> Iterable[SystemCommand]:
+    """What ctrl+p lists."""
+    for entry in app.views:
+        yield SystemCommand(
+            f"View: {entry.title}", f":{entry.name}  key {entry.key}", partial(app.action_view, entry.name)
+        )
+    if app.can("submit"):
+        yield SystemCommand("Submit a job", ":submit", partial(open_submit, app))
+    for name in ("job", "cancel", "drain", "resume"):
+        if name == "job" or not app.read_only:
+            yield SystemCommand(f"{name.capitalize()} …", f":{name}", partial(app.action_command, f"{name} "))
+    for theme in sorted(app.available_themes):
+        yield SystemCommand(f"Theme: {theme}", f":theme {theme}", partial(set_theme, app, theme))
+    yield SystemCommand("Keys", "every key that works here", app.action_help)
+    yield SystemCommand("Command log", "what was run, as CLI commands", app.action_command_log)
+    yield SystemCommand("Quit", ":quit  jobs go on", partial(app.exit, 0))

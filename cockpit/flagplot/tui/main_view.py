@@ -1,0 +1,90 @@
+"""The base of every main view: what the app tells it, and what it tells the app."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual.binding import Binding
+from textual.containers import Container
+from textual.widget import Widget
+
+from flagplot.client.mirror import Mirror
+
+if TYPE_CHECKING:
+    from flagplot.tui.app import FlagplotApp
+
+
+class MainView(Container):
+    """One of the views that fill the body. The app shows one at a time.
+
+    `show` is called when the mirror changed (at most five times a second) and once a second for the sake of
+    ages and elapsed times, only while the view is visible. It must draw nothing when nothing visible changed.
+    Bindings with `show=True` of the view and of what has the focus in it make the hint line.
+    `CHANGES` names the actions that change the cluster: in read-only mode their keys are unbound.
+    """
+
+    DEFAULT_CSS = """
+    MainView { height: 1fr; width: 1fr; }
+    """
+
+    title: ClassVar[str] = ""
+    CHANGES: ClassVar[frozenset[str]] = frozenset()
+    """Names of actions that change something (unbound in read-only mode)."""
+
+    @property
+    def cockpit(self) -> FlagplotApp:
+        """The app, typed."""
+        return cast("FlagplotApp", self.app)
+
+    @property
+    def crumb(self) -> str:
+        """Where we are, for the breadcrumbs (plain text, cleaned)."""
+        return self.title
+
+    @property
+    def counts(self) -> str:
+        """A few words for the right end of the second line (`5 of 20`)."""
+        return ""
+
+    @property
+    def bindings_shown(self) -> list[Binding]:
+        """The bindings for the hint line, from the real ones that work now."""
+        seen: set[str] = set()
+        found: list[Binding] = []
+        for active in self.screen.active_bindings.values():
+            binding = active.binding
+            if not binding.show or not active.enabled or binding.action in seen:
+                continue
+            if active.node is self or (isinstance(active.node, Widget) and self in active.node.ancestors):
+                seen.add(binding.action)
+                found.append(binding)
+        return found
+
+    def show(self, mirror: Mirror, now: int) -> None:
+        """Bring the view up to date with the mirror; `now` is epoch seconds."""
+        raise NotImplementedError
+
+    def focus_target(self) -> Widget:
+        """What gets the focus when the view is shown."""
+        return self
+
+    def filter_changed(self, text: str) -> None:
+        """The person types a filter (`/`); views without one ignore it by leaving `can_filter` False."""
+
+    @property
+    def can_filter(self) -> bool:
+        """True when `/` works here."""
+        return False
+
+    @property
+    def filter_text(self) -> str:
+        """The filter in force."""
+        return ""
+
+    def escape(self) -> bool:
+        """Undo one step (marks, then filter); False when there is nothing to undo, then the app goes back."""
+        return False
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Unbind what changes the cluster when the cockpit is read-only."""
+        return not (action in self.CHANGES and self.cockpit.read_only)

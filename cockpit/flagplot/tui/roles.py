@@ -1,0 +1,85 @@
+"""Styles by role: what a thing means decides how it looks, the theme decides the colour.
+
+A theme may set a variable named like the role (`state-running`, `owner-3`, …) to any Rich style; a role that
+the theme leaves out takes a colour of the theme that every theme has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from zlib import crc32
+
+from rich.errors import StyleSyntaxError
+from rich.style import Style
+
+FALLBACK: dict[str, tuple[str, str]] = {
+    # role: (theme variable of Textual, attributes)
+    "plain": ("", ""),
+    "bold": ("", "bold"),
+    "dim": ("text-muted", "dim"),
+    "brand": ("accent", "bold"),
+    "badge": ("warning", "bold reverse"),
+    "key": ("accent", "bold"),
+    "good": ("success", ""),
+    "warning": ("warning", ""),
+    "bad": ("error", "bold"),
+    "tab": ("text-muted", ""),
+    "tab-on": ("accent", "bold reverse"),
+    "header": ("text-muted", "bold"),
+    "header-sorted": ("accent", "bold"),
+    "cursor": ("", "reverse"),
+    "mark": ("accent", "bold"),
+    "match": ("warning", "bold underline"),
+    "number": ("", ""),
+    "state-running": ("success", ""),
+    "state-pending": ("primary", ""),
+    "state-held": ("warning", ""),
+    "state-suspended": ("warning", ""),
+    "state-completing": ("secondary", ""),
+    "state-completed": ("text-muted", "dim"),
+    "state-cancelled": ("text-muted", "dim"),
+    "state-failed": ("error", "bold"),
+    "state-timeout": ("error", ""),
+    "state-idle": ("success", ""),
+    "state-mixed": ("primary", ""),
+    "state-allocated": ("secondary", ""),
+    "state-draining": ("warning", ""),
+    "state-drained": ("warning", "bold"),
+    "state-down": ("error", "bold"),
+    "state-unknown": ("text-muted", ""),
+    "state-planned": ("accent", ""),
+}
+
+OWNERS = ("#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#f0e442", "#0072b2", "#d55e00", "#b3b3b3")
+"""Okabe and Ito's colours, told apart by colour-blind eyes; used where the theme names no owners."""
+
+
+def role_style(role: str, variables: Mapping[str, str]) -> Style:
+    """The style of a role under a theme's variables."""
+    own = variables.get(role)
+    if own is not None:
+        return parse_style(own)
+    base, attributes = FALLBACK.get(role, ("", ""))
+    style = parse_style(variables.get(base, "")) if base else Style()
+    if not style.color and base.startswith("text-"):
+        style = Style()
+    return style + Style.parse(attributes) if attributes else style
+
+
+def parse_style(text: str) -> Style:
+    """A Rich style from a theme's value; values that only Textual knows (`auto 60%`) give a plain style."""
+    try:
+        return Style.parse(text) if text else Style()
+    except StyleSyntaxError:
+        return Style()
+
+
+def owner_colour(user: str, mine: str, variables: Mapping[str, str]) -> str:
+    """The colour of an owner: stable by name, the person's own jobs always take the first."""
+    owners = []
+    while f"owner-{len(owners) + 1}" in variables:
+        owners.append(variables[f"owner-{len(owners) + 1}"])
+    palette = owners or list(OWNERS)
+    if user == mine or len(palette) == 1:
+        return palette[0]
+    return palette[1 + crc32(user.encode()) % (len(palette) - 1)]

@@ -1,0 +1,85 @@
+"""The bottom line: the keys of this view, made from its real bindings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from rich.text import Text
+from textual.binding import Binding
+from textual.widget import Widget
+
+if TYPE_CHECKING:
+    from flagplot.tui.app import FlagplotApp
+
+NAMES = {
+    "question_mark": "?",
+    "slash": "/",
+    "colon": ":",
+    "at": "@",
+    "enter": "⏎",
+    "escape": "Esc",
+    "space": "space",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "plus": "+",
+    "minus": "-",
+    "up": "↑",
+    "down": "↓",
+    "left": "←",
+    "right": "→",
+    "pageup": "PgUp",
+    "pagedown": "PgDn",
+}
+
+
+def key_name(key: str) -> str:
+    """A key as people write it: `ctrl+d` is `^d`, `question_mark` is `?`."""
+    key = key.split(",")[0].strip()
+    if key.startswith("ctrl+"):
+        return "^" + key_name(key.removeprefix("ctrl+"))
+    if key.startswith("shift+"):
+        return "⇧" + key_name(key.removeprefix("shift+"))
+    return NAMES.get(key, key)
+
+
+def hint_text(bindings: list[Binding], width: int, key_style: str, word_style: str, tail: str = "") -> Text:
+    """As many `key word` pairs as fit in `width` cells, then `tail`."""
+    line = Text(" ", no_wrap=True, end="")
+    for binding in bindings:
+        key = binding.key_display or key_name(binding.key)
+        piece = len(key) + len(binding.description) + 3
+        if line.cell_len + piece + len(tail) > width:
+            break
+        line.append(key, key_style)
+        line.append(f" {binding.description}  ", word_style)
+    line.pad_right(max(0, width - line.cell_len - len(tail)))
+    line.append(tail, word_style)
+    return line
+
+
+class Hints(Widget):
+    """Keys that work here, as many as fit; `? all keys` always stays."""
+
+    DEFAULT_CSS = """
+    Hints { height: 1; dock: bottom; background: $panel; color: $foreground; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__(id="hints")
+        self._drawn: object = None
+
+    def render(self) -> Text:
+        """The line."""
+        app = cast("FlagplotApp", self.app)
+        view = app.active_view
+        bindings = view.bindings_shown if view else []
+        return hint_text(bindings, self.size.width, app.role("key"), app.role("dim"), "? keys  : command  q quit ")
+
+    def update_if_changed(self) -> None:
+        """Repaint when another key works now."""
+        app = cast("FlagplotApp", self.app)
+        view = app.active_view
+        wanted = [(b.key, b.description) for b in view.bindings_shown] if view else []
+        if wanted != self._drawn:
+            self._drawn = wanted
+            self.refresh()

@@ -1,0 +1,105 @@
+"""The two lines on top: where am I, as whom, how fresh is this; and the views with the breadcrumbs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from flagplot_wire.text import clean
+from rich.text import Text
+from textual.widget import Widget
+
+if TYPE_CHECKING:
+    from flagplot.tui.app import FlagplotApp
+
+STALE_S = 10
+"""Silence of a connected controller after which the data's age is shown (it speaks at least every 5 s)."""
+
+
+class TopLine(Widget):
+    """Cluster, user, role, lock, connection and age, counts; below them the views and the breadcrumbs."""
+
+    DEFAULT_CSS = """
+    TopLine { height: 2; dock: top; background: $panel; color: $foreground; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__(id="topline")
+        self._drawn: tuple[object, ...] = ()
+
+    @property
+    def cockpit(self) -> FlagplotApp:
+        """The app, typed."""
+        return cast("FlagplotApp", self.app)
+
+    def update_if_changed(self) -> None:
+        """Repaint when a word of it changed."""
+        wanted = (self.first().markup, self.second().markup, self.size.width)
+        if wanted != self._drawn:
+            self._drawn = wanted
+            self.refresh()
+
+    def render(self) -> Text:
+        """Both lines."""
+        return Text("\n", no_wrap=True, end="").join([self.first(), self.second()])
+
+    def first(self) -> Text:
+        """The line of the cluster."""
+        app = self.cockpit
+        mirror, role = app.mirror, app.role
+        left = Text(no_wrap=True)
+        left.append(" ⚑ flagplot ", role("brand"))
+        if mirror.welcome is None:
+            left.append(" not connected yet ", role("dim"))
+        else:
+            left.append(f" {clean(mirror.welcome.cluster)} ", role("bold"))
+            if mirror.welcome.simulated:
+                left.append(" SIMULATED ", role("badge"))
+            left.append(f" {clean(mirror.welcome.user)}", role("plain"))
+            left.append(f" ({app.role_word})", role("dim"))
+        if app.read_only:
+            left.append("  READ-ONLY", role("badge"))
+        right = Text(no_wrap=True)
+        if mirror.progress is not None:
+            total = f" {mirror.progress.done}/{mirror.progress.total}" if mirror.progress.total else ""
+            right.append(f"{clean(mirror.progress.what)}{total}  ", role("warning"))
+        if self.size.width >= 100:
+            right.append(
+                f"{app.running} running · {app.pending} pending · {len(mirror.nodes)} nodes   ", role("dim")
+            )
+        elif self.size.width >= 72:
+            right.append(f"R {app.running} PD {app.pending}   ", role("dim"))
+        right.append_text(self._connection())
+        return self._spread(left, right)
+
+    def second(self) -> Text:
+        """The line of the views, with the breadcrumbs and the view's own counts."""
+        app = self.cockpit
+        left = Text(no_wrap=True)
+        for entry in app.views:
+            chosen = app.trail and app.trail[0] == entry.name
+            short = f" {entry.key} {entry.title} "
+            left.append(short, app.role("tab-on" if chosen else "tab"))
+        if len(app.trail) > 1:
+            left.append("  ›  ".join(["", *app.crumbs[1:]]), app.role("bold"))
+        return self._spread(left, Text(f"{app.view_counts} ", app.role("dim"), no_wrap=True))
+
+    def _connection(self) -> Text:
+        app = self.cockpit
+        mirror = app.mirror
+        age = max(0, app.now() - mirror.heard)
+        if mirror.connected and (age < STALE_S or not mirror.heard):
+            return Text("● live ", app.role("good"))
+        if mirror.connected:
+            return Text(f"◐ {age} s old ", app.role("warning"))
+        if not mirror.heard:
+            return Text("○ connecting ", app.role("warning"))
+        return Text(f"✗ {age} s old, reconnecting ", app.role("bad"))
+
+    def _spread(self, left: Text, right: Text) -> Text:
+        room = self.size.width - right.cell_len
+        if left.cell_len > room:
+            left.truncate(max(0, room), overflow="ellipsis")
+        left.pad_right(max(0, room - left.cell_len))
+        left.append_text(right)
+        left.truncate(self.size.width)
+        return left
