@@ -1,0 +1,84 @@
+"""A real terminal: tmux on a socket of its own, typed into and read as a person would."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+from types import TracebackType
+
+from support.cluster import wait_until
+
+
+class Terminal:
+    """One tmux session; `keys` types, `screen` reads, `wait_for` waits until a text is on the screen."""
+
+    def __init__(
+        self, command: list[str], *, columns: int = 120, rows: int = 40, env: dict[str, str], cwd: Path
+    ) -> None:
+        self._socket = Path(tempfile.mkdtemp(prefix="flagplot-tmux-")) / "s"
+        self._env = {**env, "TMUX_TMPDIR": str(self._socket.parent)}
+        self._tmux("-f", os.devnull, "new-session", "-d", "-s", "t", "-x", str(columns), "-y", str(rows), "-c", str(cwd),
+                   *command)  # fmt: skip
+        self._tmux("set-option", "-g", "remain-on-exit", "on")
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            print(self.screen())
+        self._tmux("kill-server")
+
+    def _tmux(self, *args: str) -> str:
+        done = subprocess.run(
+            ["tmux", "-S", str(self._socket), *args], env=self._env, capture_output=True, text=True, check=False
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"tmux {args[0]}: {done.stderr}")
+        return done.stdout
+
+    def keys(self, *names: str) -> None:
+        """Press keys by tmux's names (`Enter`, `C-d`, `n`)."""
+        self._tmux("send-keys", "-t", "t", *names)
+
+    def type(self, text: str) -> None:
+        """Type a text as it is."""
+        self._tmux("send-keys", "-t", "t", "-l", text)
+
+    def screen(self) -> str:
+        """What is on the screen now."""
+        return self._tmux("capture-pane", "-p", "-t", "t")
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Change the terminal's size."""
+        self._tmux("resize-window", "-t", "t", "-x", str(columns), "-y", str(rows))
+
+    def wait_for(self, *texts: str, seconds: float = 30) -> str:
+        """Wait until every text is on the screen; returns the screen."""
+
+        def shown() -> str:
+            screen = self.screen()
+            return screen if all(text in screen for text in texts) else ""
+
+        try:
+            return str(wait_until(shown, seconds, f"{texts} on the screen"))
+        except BaseException:
+            print(self.screen())
+            raise
+
+    def wait_gone(self, text: str, seconds: float = 30) -> str:
+        """Wait until a text is no longer on the screen; returns the screen."""
+
+        def gone() -> str:
+            screen = self.screen()
+            return screen if text not in screen else ""
+
+        return str(wait_until(gone, seconds, f"{text!r} gone from the screen"))
+
+    def wait_exit(self, seconds: float = 20) -> None:
+        """Wait until the command has ended."""
+        wait_until(lambda: "Pane is dead" in self.screen(), seconds, "the command's end")
