@@ -19,8 +19,8 @@ class Terminal:
     ) -> None:
         self._socket = Path(tempfile.mkdtemp(prefix="flagplot-tmux-")) / "s"
         self._env = {**env, "TMUX_TMPDIR": str(self._socket.parent)}
-        self._tmux("-f", os.devnull, "new-session", "-d", "-s", "t", "-x", str(columns), "-y", str(rows), "-c", str(cwd),
-                   *command)  # fmt: skip
+        size = ("-x", str(columns), "-y", str(rows), "-c", str(cwd))
+        self._tmux("-f", os.devnull, "new-session", "-d", "-s", "t", *size, *command)
         self._tmux("set-option", "-g", "remain-on-exit", "on")
 
     def __enter__(self) -> Terminal:
