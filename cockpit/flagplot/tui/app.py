@@ -20,7 +20,7 @@ from flagplot.client.mirror import Mirror
 from flagplot.tui import commands, rights
 from flagplot.tui.main_view import MainView
 from flagplot.tui.registry import VIEWS, ViewEntry
-from flagplot.tui.roles import owner_colour, role_style
+from flagplot.tui.roles import owner_colour, parse_style, role_style
 from flagplot.tui.screens.confirm import Popup, TooSmall
 from flagplot.tui.widgets.hints import Hints
 from flagplot.tui.widgets.prompt import Prompt
@@ -191,8 +191,21 @@ class FlagplotApp(App[int]):
         """A popup that stays."""
         self.push_screen(Popup(title, [line for line in lines if line]))
 
-    def open_job(self, number: JobNumber) -> None:
-        """Show a job's page."""
+    def owner_style(self, user: str) -> Style:
+        """The colour of a user as a style (none in themes without colour)."""
+        key = f"owner:{user}"
+        if key not in self._roles:
+            self._roles[key] = parse_style(self.owner_colour(user))
+        return self._roles[key]
+
+    def frame_changed(self) -> None:
+        """Redraw the top line and the hints where their text changed."""
+        base = self.screen_stack[0]
+        base.query_one(TopLine).update_if_changed()
+        base.query_one(Hints).update_if_changed()
+
+    def open_job(self, number: JobNumber, tab: str = "") -> None:
+        """Show a job's page, on one of its tabs (`detail why output script samples`)."""
         from flagplot.tui.screens.job import JobView
 
         if number not in self.mirror.jobs:
@@ -201,11 +214,13 @@ class FlagplotApp(App[int]):
             )
             return
         name = f"job-{number}"
-        if not self.query(f"#view-{name}"):
-            for old in self.query(JobView):
+        if not self.screen_stack[0].query(f"#view-{name}"):
+            for old in self.screen_stack[0].query(JobView):
                 if old.id != f"view-{name}":
                     old.remove()
-            self.query_one("#body", Container).mount(JobView(number, id=f"view-{name}"))
+            self.screen_stack[0].query_one("#body", Container).mount(JobView(number, tab, id=f"view-{name}"))
+        elif tab:
+            self.screen_stack[0].query_one(f"#view-{name}", JobView).select(tab)
         self.trail = [*[step for step in self.trail if not step.startswith("job-")], name]
         self.call_after_refresh(self._switch)
 
@@ -284,9 +299,7 @@ class FlagplotApp(App[int]):
             states = [job.status.state for job in self.mirror.jobs.values()]
             self.running, self.pending = states.count(State.RUNNING), states.count(State.PENDING)
         view.show(self.mirror, self.now())
-        base = self.screen_stack[0]
-        base.query_one(TopLine).update_if_changed()
-        base.query_one(Hints).update_if_changed()
+        self.frame_changed()
         # A huge cluster may make one pass slow: leave the keyboard nine tenths of the time.
         took = time.monotonic() - began
         self._not_before = time.monotonic() + (9 * took if took > 0.05 else 0.0)
@@ -329,7 +342,7 @@ class FlagplotApp(App[int]):
             except ModuleNotFoundError:
                 self.failure(f"{entry.title} is not in this build")
                 return
-            self.query_one("#body", Container).mount(view)
+            self.screen_stack[0].query_one("#body", Container).mount(view)
         self.trail = [name]
         self.call_after_refresh(self._switch)
 
@@ -346,11 +359,11 @@ class FlagplotApp(App[int]):
         """Open the filter prompt where the view has one."""
         view = self.active_view
         if view is not None and view.can_filter:
-            self.query_one(Prompt).open("/", view.filter_text, [])
+            self.screen_stack[0].query_one(Prompt).open("/", view.filter_text, [])
 
     def action_command(self, text: str = "") -> None:
         """Open the command prompt."""
-        self.query_one(Prompt).open(":", text, commands.completions(self))
+        self.screen_stack[0].query_one(Prompt).open(":", text, commands.completions(self))
 
     def on_prompt_typed(self, event: Prompt.Typed) -> None:
         """Filter as the person types."""
@@ -372,7 +385,7 @@ class FlagplotApp(App[int]):
             self.show_now()
 
     def _close_prompt(self) -> None:
-        self.query_one(Prompt).close()
+        self.screen_stack[0].query_one(Prompt).close()
         if (view := self.active_view) is not None:
             view.focus_target().focus()
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from textual.app import SystemCommand
 
+from flagplot.view.queue import find_job
 from flagplot_wire.errors import Refused
 from flagplot_wire.ids import parse_job_ref
 from flagplot_wire.requests import Act
@@ -60,7 +61,8 @@ def _run(app: FlagplotApp, name: str, rest: list[str]) -> None:
         if rest and (view := app.active_view) is not None and view.can_filter:
             app.call_after_refresh(view.filter_changed, " ".join(rest))
     elif name == "job":
-        app.open_job(parse_job_ref(_one(rest, ":job 41")).number)
+        wanted = find_job(app.mirror, _one(rest, ":job 41"))
+        app.open_job(wanted.number if wanted else parse_job_ref(rest[0]).number)
     elif name == "submit":
         open_submit(app)
     elif name in ("cancel", "hold", "release", "requeue"):
@@ -94,7 +96,7 @@ def act(app: FlagplotApp, verb: str, jobs: list[str]) -> None:
     from flagplot.tui.screens.confirm import ConfirmDialog
 
     for job in jobs:
-        found = app.mirror.jobs.get(parse_job_ref(job).number)
+        found = find_job(app.mirror, job)
         if refusal := app.why_not("change", found.user if found else ""):
             app.failure(f"Cannot {verb} {job}", [refusal])
             return
@@ -125,7 +127,7 @@ def act(app: FlagplotApp, verb: str, jobs: list[str]) -> None:
 
 def describe(app: FlagplotApp, job: str) -> str:
     """A job as a dialog names it: id, name, owner, state."""
-    found = app.mirror.jobs.get(parse_job_ref(job).number)
+    found = find_job(app.mirror, job)
     if found is None:
         return job
     return f"{job}  {found.spec.name}  {found.user}  {found.status.state}"
@@ -139,6 +141,22 @@ def open_submit(app: FlagplotApp) -> None:
         app.failure("Cannot submit", [refusal])
         return
     app.push_screen(SubmitScreen())
+
+
+def open_edit(app: FlagplotApp, targets: list[str]) -> None:
+    """Open the edit form for jobs; those that are not ours are refused with the reason."""
+    from flagplot.tui.screens.edit import EditScreen
+
+    jobs = [found for target in targets if (found := find_job(app.mirror, target)) is not None]
+    for job in jobs:
+        refusal = app.why_not("change", job.user)
+        if not refusal and job.status.state.ended:
+            refusal = f"It ended ({job.status.state}); only pending and running jobs can be changed."
+        if refusal:
+            app.failure(f"Cannot edit {job.display_id}", [refusal])
+            return
+    if jobs:
+        app.push_screen(EditScreen(jobs))
 
 
 def set_theme(app: FlagplotApp, name: str | None) -> None:

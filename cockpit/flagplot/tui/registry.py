@@ -20,7 +20,8 @@ class ViewEntry:
     def make(self) -> MainView:
         """Build the view."""
         module, _, attribute = self.where.partition(":")
-        view: MainView = getattr(import_module(module), attribute)(id=f"view-{self.name}")
+        view: MainView = getattr(import_module(module), attribute)()
+        view.id = f"view-{self.name}"
         return view
 
 

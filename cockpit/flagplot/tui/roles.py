@@ -28,6 +28,8 @@ FALLBACK: dict[str, tuple[str, str]] = {
     "header": ("text-muted", "bold"),
     "header-sorted": ("accent", "bold"),
     "cursor": ("", "reverse"),
+    "cursor-blurred": ("", "underline"),
+    "marked": ("", "bold"),
     "mark": ("accent", "bold"),
     "match": ("warning", "bold underline"),
     "number": ("", ""),

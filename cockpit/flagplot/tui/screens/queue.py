@@ -1,0 +1,219 @@
+"""The queue: every job, filtered and sorted as typed, acted on by mark or cursor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from flagplot_wire.text import clean
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+
+from flagplot.client.mirror import Mirror
+from flagplot.tui import commands
+from flagplot.tui.keys import CHANGES, JOB_ACTIONS
+from flagplot.tui.main_view import MainView
+from flagplot.tui.widgets.virtual_table import VirtualTable
+from flagplot.view.queue import SORT_ORDER, QueueSpec, cells, columns_for, job_target, select
+from flagplot_wire.ids import JobNumber
+
+
+class QueueView(MainView):
+    """The table of jobs."""
+
+    title = "Queue"
+    CHANGES = CHANGES
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", "Open"),
+        *JOB_ACTIONS,
+        Binding("slash", "app.filter", "Filter"),
+        Binding("l", "open('output')", "Logs"),
+        Binding("space", "mark_hint", "Mark"),
+        Binding("o", "sort_next", "Sort"),
+        Binding("r", "reverse", "Reverse"),
+        Binding("a", "toggle_ended", "Ended"),
+        Binding("z", "toggle_fold", "Arrays"),
+        Binding("d", "open('detail')", "Describe", show=False),
+        Binding("y", "open('script')", "Script", show=False),
+        Binding("w", "open('why')", "Why pending", show=False),
+        Binding("m", "mine", "Only mine", show=False),
+        Binding("I", "sort('id')", "Sort by id", show=False),
+        Binding("N", "sort('name')", "Sort by name", show=False),
+        Binding("U", "sort('user')", "Sort by user", show=False),
+        Binding("S", "sort('state')", "Sort by state", show=False),
+        Binding("T", "sort('time')", "Sort by time", show=False),
+        Binding("P", "sort('priority')", "Sort by priority", show=False),
+        Binding("C", "sort('gpus')", "Sort by GPU count", show=False),
+        Binding("O", "sort('queue')", "Queue order", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spec = QueueSpec()
+        self._selected: tuple[int, QueueSpec] | None = None
+        self._numbers: list[JobNumber] = []
+        self._total = 0
+
+    def compose(self) -> ComposeResult:
+        """Only the table."""
+        yield VirtualTable()
+
+    @property
+    def table(self) -> VirtualTable:
+        """The table."""
+        return self.query_one(VirtualTable)
+
+    @property
+    def counts(self) -> str:
+        """Filter, `5 of 20`, marks."""
+        shown = f"{len(self._numbers)} jobs"
+        if self.spec.filter:
+            shown = f"/{clean(self.spec.filter)}  {len(self._numbers)} of {self._total}"
+        marks = f" · {len(self.table.marks)} marked" if self.is_mounted and self.table.marks else ""
+        order = "" if self.spec.sort == "queue" else f" · by {self.spec.sort}"
+        return f"{shown}{order}{marks}"
+
+    def show(self, mirror: Mirror, now: int) -> None:
+        """Select anew when the mirror or the choice changed; redraw what changed on screen."""
+        table = self.table
+        if self._selected != (mirror.version, self.spec):
+            self._selected = (mirror.version, self.spec)
+            self._numbers = select(mirror, self.spec)
+            self._total = len(mirror.jobs)
+            table.forget_marks(lambda key: JobNumber(key) in mirror.jobs)
+        table.empty = self._empty(mirror)
+        columns = columns_for(self.size.width - 1)
+        fold = not self.spec.unfold
+        table.set_rows(
+            self._numbers,
+            lambda key: cells(mirror, JobNumber(key), self.cockpit.now(), columns, fold),
+            columns,
+            sorted_by=self.spec.sort,
+            reverse=self.spec.reverse,
+        )
+
+    def _empty(self, mirror: Mirror) -> list[str]:
+        if not mirror.complete:
+            return [
+                "Waiting for the controller",
+                clean(mirror.problem) or "the queue comes with its first answer",
+            ]
+        if self.spec.filter:
+            return ["No job matches the filter", "Esc clears it · / changes it"]
+        if self.cockpit.read_only:
+            return ["The queue is empty", "jobs appear here as soon as someone submits one"]
+        return ["The queue is empty", "n submits a job · :submit does too · flagplot submit SCRIPT from a shell"]
+
+    def focus_target(self) -> Widget:
+        """The table."""
+        return self.table
+
+    @property
+    def can_filter(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def filter_text(self) -> str:
+        """The filter in force."""
+        return self.spec.filter
+
+    def filter_changed(self, text: str) -> None:
+        """Filter as typed."""
+        self._choose(replace(self.spec, filter=text.strip()))
+
+    def escape(self) -> bool:
+        """Marks first, then the filter."""
+        if self.table.clear_marks():
+            return True
+        if self.spec.filter:
+            self.filter_changed("")
+            return True
+        return False
+
+    def _choose(self, spec: QueueSpec) -> None:
+        self.spec = spec
+        self.cockpit.show_now()
+
+    def _targets(self) -> list[str]:
+        jobs = self.cockpit.mirror.jobs
+        return [job_target(jobs[JobNumber(key)]) for key in self.table.chosen() if JobNumber(key) in jobs]
+
+    def _act(self, verb: str) -> None:
+        if targets := self._targets():
+            commands.act(self.cockpit, verb, targets)
+        else:
+            self.cockpit.say("No job under the cursor")
+
+    # keys
+
+    def on_virtual_table_opened(self, event: VirtualTable.Opened) -> None:
+        """A click opens."""
+        self.cockpit.open_job(JobNumber(event.key))
+
+    def on_virtual_table_header_clicked(self, event: VirtualTable.HeaderClicked) -> None:
+        """A click on a title sorts."""
+        self.action_sort(event.column)
+
+    def on_virtual_table_moved(self) -> None:
+        """Marks are counted in the top line."""
+        self.cockpit.frame_changed()
+
+    def action_open(self, tab: str = "") -> None:
+        """The job page."""
+        if (key := self.table.cursor_key) is not None:
+            self.cockpit.open_job(JobNumber(key), tab)
+
+    def action_mark_hint(self) -> None:
+        """Mark the row (the table takes the key itself when it has the focus)."""
+        self.table.action_mark()
+
+    def action_sort(self, key: str) -> None:
+        """Sort by a column; the same again reverses."""
+        self._choose(self.spec.sorted_by(key))
+
+    def action_sort_next(self) -> None:
+        """Go to the next order."""
+        at = SORT_ORDER.index(self.spec.sort) if self.spec.sort in SORT_ORDER else 0
+        self._choose(replace(self.spec, sort=SORT_ORDER[(at + 1) % len(SORT_ORDER)], reverse=False))
+
+    def action_reverse(self) -> None:
+        """Turn the order round."""
+        self._choose(replace(self.spec, reverse=not self.spec.reverse))
+
+    def action_toggle_ended(self) -> None:
+        """Show or hide jobs that ended."""
+        self._choose(replace(self.spec, ended=not self.spec.ended))
+
+    def action_toggle_fold(self) -> None:
+        """Arrays as one row, or every element."""
+        self._choose(replace(self.spec, unfold=not self.spec.unfold))
+
+    def action_mine(self) -> None:
+        """Only my jobs, or all again."""
+        self.filter_changed("" if self.spec.filter == "user:me" else "user:me")
+
+    def action_submit(self) -> None:
+        """The submit form."""
+        commands.open_submit(self.cockpit)
+
+    def action_edit(self) -> None:
+        """The edit form for the marked jobs."""
+        commands.open_edit(self.cockpit, self._targets())
+
+    def action_hold(self) -> None:
+        """Hold pending jobs."""
+        self._act("hold")
+
+    def action_release(self) -> None:
+        """Release held jobs."""
+        self._act("release")
+
+    def action_cancel(self) -> None:
+        """Cancel, after asking."""
+        self._act("cancel")
+
+    def action_requeue(self) -> None:
+        """Requeue, after asking."""
+        self._act("requeue")

@@ -1,0 +1,244 @@
+"""The queue as rows: which jobs, in which order, with what in each cell. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from flagplot_wire.hostlist import compress_hosts
+from flagplot_wire.text import clean
+
+from flagplot.client.mirror import Mirror
+from flagplot.view.filters import Filter, parse_filter
+from flagplot.view.words import elapsed, gpu_words, pending_words, short_span, state_look
+from flagplot_wire.ids import JobNumber, JobRef, parse_job_ref
+from flagplot_wire.job import NO_LIMIT, Job, State
+
+Cell = tuple[str, str]
+"""Text (cleaned) and the role that styles it; a role `owner:NAME` is that owner's colour."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column: `width` cells at least, `weight` of what is left over; left out below a table of `from_width`."""
+
+    key: str
+    title: str
+    width: int
+    weight: int = 0
+    right: bool = False
+    from_width: int = 0
+
+
+COLUMNS: tuple[Column, ...] = (
+    Column("id", "JOBID", 9),
+    Column("partition", "PARTITION", 9, from_width=104),
+    Column("name", "NAME", 14, 3),
+    Column("user", "USER", 8),
+    Column("state", "ST", 5),
+    Column("time", "TIME", 10, right=True),
+    Column("limit", "LIMIT", 6, right=True, from_width=92),
+    Column("priority", "PRIO", 7, right=True, from_width=150),
+    Column("nodes", "NODES", 5, right=True, from_width=92),
+    Column("gpus", "GPUS", 7, right=True),
+    Column("where", "NODELIST(REASON)", 17, 6),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSpec:
+    """What the person chose: filter text, order, whether ended jobs are shown and arrays unfolded."""
+
+    filter: str = ""
+    sort: str = "queue"
+    reverse: bool = False
+    ended: bool = True
+    unfold: bool = False
+
+    def sorted_by(self, key: str) -> QueueSpec:
+        """The same with another order; asking for the order in force reverses it."""
+        if key == self.sort:
+            return replace(self, reverse=not self.reverse)
+        return replace(self, sort=key, reverse=False)
+
+
+def columns_for(width: int) -> list[tuple[Column, int]]:
+    """The columns that a table of `width` cells shows, with their widths (one cell lies between them)."""
+    shown = [column for column in COLUMNS if width >= column.from_width]
+    left = max(0, width - sum(column.width + 1 for column in shown) - 1)
+    weights = sum(column.weight for column in shown) or 1
+    ids = min(6, left // 5)
+    return [
+        (column, column.width + (ids if column.key == "id" else 0) + (left - ids) * column.weight // weights)
+        for column in shown
+    ]
+
+
+def job_target(job: Job) -> str:
+    """A job as commands name it: `41`, or `50_3` for an element of an array."""
+    return f"{job.array_number}_{job.array_index}" if job.array_index is not None else str(job.number)
+
+
+def find_job(mirror: Mirror, target: str) -> Job | None:
+    """The job that a target names, elements of arrays included; raises `Refused` for what is no job id."""
+    ref: JobRef = parse_job_ref(target)
+    if ref.indices is not None and len(ref.indices) == 1:
+        for job in mirror.jobs.values():
+            if job.array_number == ref.number and job.array_index == ref.indices[0]:
+                return job
+    return mirror.jobs.get(ref.number)
+
+
+def elements_of(mirror: Mirror, number: JobNumber) -> list[Job]:
+    """The elements that were split off an array, by index."""
+    found = [job for job in mirror.jobs.values() if job.array_number == number and job.array_index is not None]
+    return sorted(found, key=lambda job: job.array_index or 0)
+
+
+def select(mirror: Mirror, spec: QueueSpec) -> list[JobNumber]:
+    """The numbers of the jobs to show, in order; those that ended come last."""
+    wanted: Filter = parse_filter(spec.filter, me=mirror.welcome.user if mirror.welcome else "")
+    live: list[Job] = []
+    ended: list[Job] = []
+    for job in mirror.jobs.values():
+        if job.array_index is not None and not spec.unfold and job.array_number in mirror.jobs:
+            continue
+        if wanted.tests and not wanted.matches(job):
+            continue
+        if job.status.state.ended:
+            if spec.ended:
+                ended.append(job)
+        else:
+            live.append(job)
+    key = SORTS.get(spec.sort, _queue_order)
+    live.sort(key=key, reverse=spec.reverse)
+    ended.sort(key=_end_order if spec.sort == "queue" else key, reverse=spec.reverse)
+    return [job.number for job in live] + [job.number for job in ended]
+
+
+_RANK = {State.RUNNING: 0, State.COMPLETING: 0, State.SUSPENDED: 1, State.PENDING: 2}
+
+
+def _queue_order(job: Job) -> tuple[int, int, int]:
+    status = job.status
+    rank = _RANK.get(status.state, 3)
+    return rank, (-status.priority if rank == 2 else status.start_time), job.number
+
+
+def _end_order(job: Job) -> tuple[int, int]:
+    return -job.status.end_time, -job.number
+
+
+def gpus_of(job: Job) -> int:
+    """Whole GPUs held or asked for (a share counts as 1), for sorting and filters."""
+    if job.status.allocation is not None:
+        return sum(len(part.gpus) for part in job.status.allocation.nodes)
+    request = job.spec.request
+    total = sum(one.count for one in request.gpus) + request.nodes_min * sum(
+        one.count for one in request.gpus_per_node
+    )
+    total += max(request.tasks, 1) * sum(one.count for one in request.gpus_per_task)
+    return total or int(bool(request.shards or request.vram_mib))
+
+
+SORTS: dict[str, Callable[[Job], tuple[object, ...]]] = {
+    "queue": _queue_order,
+    "id": lambda job: (job.array_number or job.number, job.array_index or 0),
+    "partition": lambda job: (job.spec.partition, job.number),
+    "name": lambda job: (job.spec.name.lower(), job.number),
+    "user": lambda job: (job.user, job.number),
+    "state": lambda job: (_RANK.get(job.status.state, 3), job.status.state.value, job.number),
+    "time": lambda job: (-(job.status.start_time or 1 << 40), job.number),
+    "limit": lambda job: (job.time_limit_s or 1 << 40, job.number),
+    "priority": lambda job: (-job.status.priority, job.number),
+    "nodes": lambda job: (-_nodes(job), job.number),
+    "gpus": lambda job: (-gpus_of(job), job.number),
+    "where": lambda job: (_where_key(job), job.number),
+}  # type: ignore[assignment]
+SORT_ORDER = ("queue", "id", "name", "user", "state", "time", "priority", "gpus", "nodes", "partition", "where")
+"""The order in which `o` goes through them."""
+
+
+def _nodes(job: Job) -> int:
+    return len(job.status.allocation.nodes) if job.status.allocation else job.spec.request.nodes_min
+
+
+def _where_key(job: Job) -> str:
+    return job.status.allocation.names[0] if job.status.allocation and job.status.allocation.nodes else "~"
+
+
+def cells(mirror: Mirror, number: JobNumber, now: int, columns: list[tuple[Column, int]], fold: bool) -> list[Cell]:
+    """The cells of one job's row; a job that is gone meanwhile gives an empty row."""
+    job = mirror.jobs.get(number)
+    if job is None:
+        return [("", "dim") for _ in columns]
+    ended = job.status.state.ended
+    return [_cell(mirror, job, column.key, now, fold, "dim" if ended else "plain") for column, _ in columns]
+
+
+def _cell(mirror: Mirror, job: Job, key: str, now: int, fold: bool, base: str) -> Cell:
+    status = job.status
+    match key:
+        case "id":
+            return job.display_id, base
+        case "partition":
+            return clean(job.spec.partition) or "-", base
+        case "name":
+            return clean(job.spec.name), base
+        case "user":
+            return clean(job.user), base if base == "dim" else f"owner:{job.user}"
+        case "state":
+            running = fold and job.is_array and status.elements_running > 0 and not status.state.ended
+            look = state_look(job, State.RUNNING if running else None)
+            return f"{look.glyph} {look.short}", look.role
+        case "time":
+            return time_used(job, now), base
+        case "limit":
+            return ("∞" if job.time_limit_s == NO_LIMIT else short_span(job.time_limit_s)), "dim"
+        case "priority":
+            return (str(status.priority) if status.state == State.PENDING else "-"), "dim"
+        case "nodes":
+            return str(_nodes(job)), base
+        case "gpus":
+            return gpu_words(job), base
+    return where(mirror, job, now, fold), base
+
+
+def time_used(job: Job, now: int) -> str:
+    """The run time as `squeue` writes it; `-` before the start."""
+    status = job.status
+    if not status.start_time:
+        return "-"
+    until = status.end_time if status.end_time else now
+    return elapsed(max(0, until - status.start_time))
+
+
+def where(mirror: Mirror, job: Job, now: int, fold: bool = True) -> str:
+    """NODELIST(REASON): nodes, or in parentheses why not; for an array how its elements stand."""
+    status = job.status
+    if job.is_array and fold:
+        return array_words(job)
+    if status.state == State.PENDING:
+        return pending_words(job, mirror.forecasts.get(job.number), now)
+    nodes = compress_hosts(status.allocation.names) if status.allocation else ""
+    if status.state.ended:
+        message = clean(status.message)
+        return f"{nodes} {message}".strip() if message else nodes or "-"
+    return nodes or "-"
+
+
+def array_words(job: Job) -> str:
+    """`2 running · 16 waiting · 2 ended, 1 failed`."""
+    from flagplot_wire.indices import expand_indices
+
+    status = job.status
+    waiting = len(expand_indices(status.waiting)) if status.waiting else 0
+    parts = []
+    if status.elements_running:
+        parts.append(f"{status.elements_running} running")
+    if waiting:
+        parts.append(f"{waiting} waiting")
+    if status.elements_ended:
+        failed = f", {status.elements_failed} failed" if status.elements_failed else ""
+        parts.append(f"{status.elements_ended} ended{failed}")
+    return " · ".join(parts) or "-"
