@@ -64,6 +64,11 @@ class MainView(Container):
         """Bring the view up to date with the mirror; `now` is epoch seconds."""
         raise NotImplementedError
 
+    def on_resize(self) -> None:
+        """A view lays itself out for its width when it is shown."""
+        if self.has_class("-active"):
+            self.cockpit.show_now()
+
     def focus_target(self) -> Widget:
         """What gets the focus when the view is shown."""
         return self

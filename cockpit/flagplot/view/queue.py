@@ -27,7 +27,7 @@ class Column:
     width: int
     weight: int = 0
     right: bool = False
-    from_width: int = 0
+    from_width: int = -9
 
 
 COLUMNS: tuple[Column, ...] = (
