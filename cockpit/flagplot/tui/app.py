@@ -52,7 +52,6 @@ class FlagplotApp(App[int]):
     TITLE = "flagplot"
     ENABLE_COMMAND_PALETTE = True
     CSS = """
-    Screen { background: $background; }
     #body { height: 1fr; }
     #body > MainView { display: none; }
     #body > MainView.-active { display: block; }
@@ -205,7 +204,7 @@ class FlagplotApp(App[int]):
         base.query_one(Hints).update_if_changed()
 
     def open_job(self, number: JobNumber, tab: str = "") -> None:
-        """Show a job's page, on one of its tabs (`detail why output script samples`)."""
+        """Show a job's page, on one of its tabs (`detail why output script usage`)."""
         from flagplot.tui.screens.job import JobView
 
         if number not in self.mirror.jobs:
@@ -214,15 +213,18 @@ class FlagplotApp(App[int]):
             )
             return
         name = f"job-{number}"
-        if not self.screen_stack[0].query(f"#view-{name}"):
-            for old in self.screen_stack[0].query(JobView):
-                if old.id != f"view-{name}":
-                    old.remove()
-            self.screen_stack[0].query_one("#body", Container).mount(JobView(number, tab, id=f"view-{name}"))
-        elif tab:
-            self.screen_stack[0].query_one(f"#view-{name}", JobView).select(tab)
-        self.trail = [*[step for step in self.trail if not step.startswith("job-")], name]
-        self.call_after_refresh(self._switch)
+        base = self.screen_stack[0]
+        trail = [*[step for step in self.trail if not step.startswith("job-")], name]
+        if found := base.query(f"#view-{name}"):
+            if tab:
+                found.first(JobView).tab = tab
+            self.call_later(self._enter, None, trail)
+            return
+        for old in base.query(JobView):
+            old.remove()
+        page = JobView(number, tab)
+        page.id = f"view-{name}"
+        self.call_later(self._enter, page, trail)
 
     def open_drain(self, names: list[str], reason: str = "") -> None:
         """Ask for the reason and show the jobs affected, then drain."""
@@ -314,6 +316,7 @@ class FlagplotApp(App[int]):
         for other in self.screen_stack[0].query(MainView):
             other.set_class(other is view, "-active")
         if view is not None:
+            view.entered()
             view.focus_target().focus()
         self.show_now()
         self.call_after_refresh(self._redraw_frame)
@@ -342,9 +345,16 @@ class FlagplotApp(App[int]):
             except ModuleNotFoundError:
                 self.failure(f"{entry.title} is not in this build")
                 return
-            self.screen_stack[0].query_one("#body", Container).mount(view)
-        self.trail = [name]
-        self.call_after_refresh(self._switch)
+            self.call_later(self._enter, view, [name])
+        else:
+            self.call_later(self._enter, None, [name])
+
+    async def _enter(self, fresh: MainView | None, trail: list[str]) -> None:
+        """Go to the last view of `trail`; a fresh one is mounted first, with everything in it."""
+        if fresh is not None and not self.screen_stack[0].query(f"#{fresh.id}"):
+            await self.screen_stack[0].query_one("#body", Container).mount(fresh)
+        self.trail = trail
+        self._switch()
 
     def action_back(self) -> None:
         """Undo one step of the view, else go one crumb back."""

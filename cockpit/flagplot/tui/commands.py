@@ -117,7 +117,7 @@ def act(app: FlagplotApp, verb: str, jobs: list[str]) -> None:
         ConfirmDialog(
             f"{verb.capitalize()} {count}?",
             [describe(app, job) for job in jobs],
-            yes=verb.capitalize(),
+            yes=f"Yes, {verb}",
             note="What it computed since its last checkpoint is lost." if verb == "requeue" else "",
             destructive=True,
         ),

@@ -69,6 +69,9 @@ class MainView(Container):
         if self.has_class("-active"):
             self.cockpit.show_now()
 
+    def entered(self) -> None:
+        """The view comes on screen (again)."""
+
     def focus_target(self) -> Widget:
         """What gets the focus when the view is shown."""
         return self

@@ -52,6 +52,9 @@ FALLBACK: dict[str, tuple[str, str]] = {
     "state-planned": ("accent", ""),
 }
 
+CURSORS = {"cursor": "block-cursor", "cursor-blurred": "block-cursor-blurred"}
+"""Roles of the cursor's row and the prefix of Textual's own variables for it."""
+
 OWNERS = ("#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#f0e442", "#0072b2", "#d55e00", "#b3b3b3")
 """Okabe and Ito's colours, told apart by colour-blind eyes; used where the theme names no owners."""
 
@@ -61,6 +64,12 @@ def role_style(role: str, variables: Mapping[str, str]) -> Style:
     own = variables.get(role)
     if own is not None:
         return parse_style(own)
+    if role in CURSORS:
+        front, back = (
+            parse_style(variables.get(f"{CURSORS[role]}-{part}", "")) for part in ("foreground", "background")
+        )
+        if front.color and back.color:
+            return Style(color=front.color, bgcolor=back.color, bold=role == "cursor")
     base, attributes = FALLBACK.get(role, ("", ""))
     style = parse_style(variables.get(base, "")) if base else Style()
     if not style.color and base.startswith("text-"):

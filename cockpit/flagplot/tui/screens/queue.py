@@ -36,7 +36,7 @@ class QueueView(MainView):
         Binding("z", "toggle_fold", "Arrays"),
         Binding("d", "open('detail')", "Describe", show=False),
         Binding("y", "open('script')", "Script", show=False),
-        Binding("w", "open('why')", "Why pending", show=False),
+        Binding("p", "open('why')", "Why pending", show=False),
         Binding("m", "mine", "Only mine", show=False),
         Binding("I", "sort('id')", "Sort by id", show=False),
         Binding("N", "sort('name')", "Sort by name", show=False),

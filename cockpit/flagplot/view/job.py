@@ -1,0 +1,350 @@
+"""One job in words: its details, why it waits, what it uses. Pure."""
+
+from __future__ import annotations
+
+from flagplot_wire.hostlist import compress_hosts
+from flagplot_wire.text import clean
+
+from flagplot.client.mirror import Mirror
+from flagplot.view.queue import array_words, elements_of, job_target, time_used
+from flagplot.view.words import about, clock_time, gpu_words, memory, moment, short_span, state_look
+from flagplot_wire.alloc import NodeAlloc
+from flagplot_wire.ids import JobNumber
+from flagplot_wire.indices import compress_indices
+from flagplot_wire.job import NO_LIMIT, Dependency, Forecast, Job, Reason, State, Why
+from flagplot_wire.telemetry import JobSample
+
+Line = tuple[str, str, str]
+"""Label, text (both plain and cleaned) and the role of the text."""
+
+WHY_WORDS: dict[Why, str] = {
+    Why.PRIORITY: "Jobs with a higher priority come first",
+    Why.RESOURCES: "What it asks for is not free",
+    Why.DEPENDENCY: "It waits for other jobs",
+    Why.DEPENDENCY_NEVER: "A job it depends on ended in a way that never lets it start",
+    Why.BEGIN_TIME: "Its begin time has not come",
+    Why.HELD_USER: "Its owner holds it",
+    Why.HELD_ADMIN: "An administrator holds it",
+    Why.ARRAY_LIMIT: "Its array has as many elements running as it allows",
+    Why.PARTITION_DOWN: "Its partition is down",
+    Why.PARTITION_TIME: "It asks for more time than its partition allows",
+    Why.PARTITION_NODES: "It asks for more nodes than its partition allows",
+    Why.NODES_DOWN: "Nodes it needs are down or drained",
+    Why.REQUEUE_DELAY: "Its last launch failed; it is tried again soon",
+    Why.NOT_YET_EXAMINED: "The scheduler has not looked at it yet",
+}
+UNBLOCKS: dict[Why, str] = {
+    Why.HELD_USER: "u releases it",
+    Why.HELD_ADMIN: "only an operator or admin can release it",
+    Why.PARTITION_TIME: "e lowers its time limit",
+    Why.DEPENDENCY_NEVER: "e changes its dependency, ctrl-d cancels it",
+}
+
+
+def headline(mirror: Mirror, job: Job, now: int) -> list[tuple[str, str]]:
+    """The page's first line: id, name, owner, state, time, place."""
+    look = state_look(job)
+    parts = [
+        (f"{job.display_id} ", "bold"),
+        (f"{clean(job.spec.name)}  ", "plain"),
+        (clean(job.user), f"owner:{job.user}"),
+    ]
+    parts.append((f"  {look.glyph} {look.word}", look.role))
+    if job.status.start_time:
+        limit = f" of {short_span(job.time_limit_s)}" if job.time_limit_s != NO_LIMIT else ""
+        parts.append((f"  {time_used(job, now)}{limit}", "plain"))
+    if job.status.allocation:
+        gpus = gpu_words(job)
+        parts.append((f"  {compress_hosts(job.status.allocation.names)}", "plain"))
+        parts.append(("" if gpus == "-" else f"  {gpus} GPU", "plain"))
+    return parts
+
+
+def detail(mirror: Mirror, job: Job, now: int) -> list[Line]:
+    """Everything the controller knows of the job; an empty label continues the line above."""
+    status, spec = job.status, job.spec
+    look = state_look(job)
+    lines: list[Line] = [("State", f"{look.glyph} {look.word}{_ending(job)}", look.role)]
+    if status.message:
+        lines.append(("", clean(status.message), "warning"))
+    if status.exit_code is not None or status.signal:
+        lines.append(("Exit", _exit(job), "plain" if not status.exit_code and not status.signal else "bad"))
+    if job.is_array:
+        lines.append(("Array", array_words(job), "plain"))
+    lines.append(("Partition", clean(spec.partition) or "(default)", "plain"))
+    if spec.account or spec.qos:
+        lines.append(("Account", f"{clean(spec.account) or '-'}  QoS {clean(spec.qos) or '-'}", "plain"))
+    lines.append(("Submitted", _when(status.submit_time, now), "plain"))
+    if spec.begin > now and status.state == State.PENDING:
+        lines.append(("Not before", _when(spec.begin, now), "plain"))
+    if status.start_time:
+        lines.append(("Started", f"{_when(status.start_time, now)}{_attempt(job)}", "plain"))
+    if status.end_time:
+        lines.append(("Ended", _when(status.end_time, now), "plain"))
+    lines.append(("Time limit", _limit(job, now), "plain"))
+    lines += [("Asks for", request_words(job), "plain")]
+    if spec.dependency is not None:
+        lines.append(("Depends on", dependency_words(spec.dependency), "plain"))
+    if status.state == State.PENDING:
+        lines.append(("Priority", f"{status.priority}" + (f"  nice {spec.nice}" if spec.nice else ""), "plain"))
+    lines += _held(job)
+    lines.append(("Work dir", clean(spec.work_dir), "plain"))
+    lines.append(("Output", clean(spec.stdout) or "(default name)", "plain"))
+    if spec.stderr:
+        lines.append(("Errors", clean(spec.stderr), "plain"))
+    lines.append(("Command", clean(spec.command or spec.script_name) or "-", "plain"))
+    if spec.comment:
+        lines.append(("Comment", clean(spec.comment), "plain"))
+    return lines + _elements(mirror, job, now)
+
+
+def _ending(job: Job) -> str:
+    if job.status.state == State.COMPLETING and job.status.ending:
+        return f", then {job.status.ending.value.lower()}"
+    return ""
+
+
+def _exit(job: Job) -> str:
+    if job.status.signal:
+        return f"signal {job.status.signal}"
+    return f"code {job.status.exit_code}"
+
+
+def _attempt(job: Job) -> str:
+    return f"  (attempt {job.status.attempt})" if job.status.attempt > 1 else ""
+
+
+def _when(at: int, now: int) -> str:
+    if not at:
+        return "-"
+    near = f"  ({moment(at, now)})" if abs(at - now) < 86_400 else ""
+    return clock_time(at) + near
+
+
+def _limit(job: Job, now: int) -> str:
+    if job.time_limit_s == NO_LIMIT:
+        return "none"
+    words = short_span(job.time_limit_s)
+    if job.status.state == State.RUNNING:
+        left = job.status.start_time + job.time_limit_s - now
+        words += f"  ({about(left)} left)" if left > 0 else "  (over)"
+    return words
+
+
+def request_words(job: Job) -> str:
+    """What it asks for, in one line."""
+    request = job.spec.request
+    nodes = str(request.nodes_min)
+    if request.nodes_max > request.nodes_min:
+        nodes += f"–{request.nodes_max}"
+    parts = [f"{nodes} node{'s' if nodes != '1' else ''}"]
+    if request.tasks > 1:
+        parts.append(f"{request.tasks} tasks")
+    if request.tasks_per_node:
+        parts.append(f"{request.tasks_per_node} tasks per node")
+    parts.append(f"{request.cpus_per_task} CPU{'s' if request.cpus_per_task != 1 else ''} per task")
+    for amount, per in (
+        (request.mem_per_node_mib, "node"),
+        (request.mem_per_cpu_mib, "CPU"),
+        (request.mem_per_gpu_mib, "GPU"),
+    ):
+        if amount is not None:
+            parts.append("all memory" if amount == 0 and per == "node" else f"{memory(amount)} per {per}")
+    for counts, per in (
+        (request.gpus, ""),
+        (request.gpus_per_node, " per node"),
+        (request.gpus_per_task, " per task"),
+    ):
+        parts += [f"{one.count} {clean(one.type) + ' ' if one.type else ''}GPU{per}" for one in counts]
+    if request.shards:
+        parts.append(f"{request.shards} shards of one {clean(request.share_type)} GPU".replace("  ", " "))
+    if request.vram_mib:
+        parts.append(f"{memory(request.vram_mib)} VRAM of one {clean(request.share_type)} GPU".replace("  ", " "))
+    if request.exclusive:
+        parts.append("whole nodes")
+    if request.nodelist:
+        parts.append("on " + compress_hosts(request.nodelist))
+    if request.exclude:
+        parts.append("not on " + compress_hosts(request.exclude))
+    if request.constraint:
+        parts.append("with " + clean(request.constraint))
+    return " · ".join(parts)
+
+
+def dependency_words(dependency: Dependency) -> str:
+    """A dependency as `--dependency` takes it."""
+    terms = []
+    for term in dependency.terms:
+        delay = f"+{term.delay_s // 60}" if term.delay_s else ""
+        terms.append(":".join([term.kind, *(f"{job}{delay}" for job in term.jobs)]))
+    return ("?" if dependency.any_of else ",").join(terms)
+
+
+def _held(job: Job) -> list[Line]:
+    if job.status.allocation is None:
+        return []
+    label = "Had" if job.status.state.ended else "Holds"
+    return [
+        (label if index == 0 else "", _part(part), "plain")
+        for index, part in enumerate(job.status.allocation.nodes)
+    ]
+
+
+def _part(part: NodeAlloc) -> str:
+    words = f"{clean(part.node)}  CPUs {part.cpu_ids}  {memory(part.memory_mib)}"
+    whole = [gpu.index for gpu in part.gpus if gpu.whole]
+    kinds = " ".join(sorted({clean(gpu.type) for gpu in part.gpus if gpu.type}))
+    if whole:
+        words += f"  GPU {compress_indices(whole)} {kinds}"
+    for gpu in part.gpus:
+        if not gpu.whole:
+            words += f"  {gpu.shards}/{gpu.of} of GPU {gpu.index} {kinds}"
+    return words
+
+
+def _elements(mirror: Mirror, job: Job, now: int) -> list[Line]:
+    if not job.is_array:
+        return []
+    found = elements_of(mirror, job.number)
+    lines: list[Line] = []
+    for index, element in enumerate(found[:500]):
+        look = state_look(element)
+        place = compress_hosts(element.status.allocation.names) if element.status.allocation else ""
+        text = f"{job_target(element):<10} {look.glyph} {look.word:<10} {time_used(element, now):>9}  {place}"
+        lines.append(("Elements" if index == 0 else "", text, look.role))
+    if len(found) > 500:
+        lines.append(("", f"… and {len(found) - 500} more", "dim"))
+    return lines
+
+
+def why(mirror: Mirror, job: Job, forecast: Forecast | None, now: int) -> list[Line]:
+    """Why a pending job waits: every reason, the jobs in front by name, the planned start, what would help."""
+    if job.status.state != State.PENDING:
+        return [("", f"It does not wait: it is {state_look(job).word}.", "plain")]
+    if forecast is None:
+        held = job.spec.hold
+        words = f"Held by {'its owner: u releases it' if held == 'user' else 'an administrator'}." if held else ""
+        return [("", words or "The scheduler has not looked at it yet; this takes a moment.", "plain")]
+    lines: list[Line] = []
+    if forecast.never:
+        lines.append(("Never", clean(forecast.never), "bad"))
+        lines.append(
+            ("", "As the cluster is now it can never start. Change it (e) or cancel it (ctrl-d).", "plain")
+        )
+    for index, reason in enumerate(forecast.reasons):
+        lines += _reason(mirror, reason, now, "Waits" if index == 0 else "And")
+    if forecast.start:
+        place = f" on {compress_hosts(forecast.nodes)}" if forecast.nodes else ""
+        lines.append(("Planned", f"{_when(forecast.start, now)}{place}", "good"))
+    elif not forecast.never:
+        lines.append(("Planned", "no start planned yet", "dim"))
+    for index, hint in enumerate(forecast.hints):
+        lines.append(("Would help" if index == 0 else "", clean(hint), "warning"))
+    return lines
+
+
+def _reason(mirror: Mirror, reason: Reason, now: int, label: str) -> list[Line]:
+    words = f"{WHY_WORDS.get(reason.why, reason.why)} ({reason.why})"
+    lines: list[Line] = [(label, words, "bold")]
+    if reason.text:
+        lines.append(("", clean(reason.text), "plain"))
+    for number in reason.jobs[:20]:
+        lines.append(("", in_front(mirror, number, now), "plain"))
+    if len(reason.jobs) > 20:
+        lines.append(("", f"… and {len(reason.jobs) - 20} more jobs", "dim"))
+    if reason.why in UNBLOCKS:
+        lines.append(("", UNBLOCKS[reason.why], "dim"))
+    return lines
+
+
+def in_front(mirror: Mirror, number: JobNumber, now: int) -> str:
+    """A job that stands in front, with what will move it out of the way."""
+    job = mirror.jobs.get(number)
+    if job is None:
+        return f"job {number} (gone from the queue)"
+    words = f"{job.display_id}  {clean(job.spec.name)}  {clean(job.user)}  {state_look(job).word}"
+    if job.status.state == State.RUNNING and job.time_limit_s != NO_LIMIT:
+        left = job.status.start_time + job.time_limit_s - now
+        words += f", ends in {about(left)} at the latest" if left > 0 else ", over its limit"
+    elif forecast := mirror.forecasts.get(number):
+        words += f", planned {moment(forecast.start, now)}" if forecast.start else ""
+    return words
+
+
+def samples_of(mirror: Mirror, job: Job) -> list[tuple[str, JobSample]]:
+    """(node, sample) of the job's present attempt, in rank order."""
+    if job.status.allocation is None:
+        return []
+    found = []
+    for name in job.status.allocation.names:
+        sample = mirror.samples.get(name)
+        for one in sample.jobs if sample else ():
+            if one.number == job.number and one.attempt == job.status.attempt:
+                found.append((name, one))
+    return found
+
+
+def usage(mirror: Mirror, job: Job, now: int, width: int) -> list[Line]:
+    """What the job uses now, node by node, beside what it holds; `?` is what could not be measured."""
+    if job.status.state.ended or job.status.allocation is None:
+        return [("", "Nothing is measured: the job does not run.", "dim")]
+    found = dict(samples_of(mirror, job))
+    lines: list[Line] = []
+    room = max(10, min(40, width - 50))
+    for part in job.status.allocation.nodes:
+        sample = mirror.samples.get(part.node)
+        tag = "  SIMULATED GPUs" if sample and sample.simulated else ""
+        age = f"  {max(0, now - sample.time)} s ago" if sample else ""
+        lines.append((clean(part.node), f"{_part(part)}{tag}{age}", "bold"))
+        one = found.get(part.node)
+        if one is None:
+            lines.append(("", "no sample yet", "dim"))
+            continue
+        lines += _bars(one, part, room)
+        lines += _gpu_bars(mirror, part, room)
+    return lines
+
+
+def _bars(one: JobSample, part: NodeAlloc, room: int) -> list[Line]:
+    cpu = None if one.cpu_percent is None else one.cpu_percent / max(1, part.cpus)
+    lines: list[Line] = [("CPU", f"{bar(cpu, room)} {_pct(cpu)} of {part.cpus} CPUs", "plain")]
+    share = None
+    if one.memory_mib is not None and part.memory_mib:
+        share = 100 * one.memory_mib / part.memory_mib
+    peak = f"  peak {memory(one.memory_peak_mib)}" if one.memory_peak_mib is not None else ""
+    lines.append(
+        ("Memory", f"{bar(share, room)} {memory(one.memory_mib)} of {memory(part.memory_mib)}{peak}", "plain")
+    )
+    if one.processes is not None:
+        lines.append(("Processes", str(one.processes), "plain"))
+    return lines
+
+
+def _gpu_bars(mirror: Mirror, part: NodeAlloc, room: int) -> list[Line]:
+    sample = mirror.samples.get(part.node)
+    by_index = {gpu.index: gpu for gpu in sample.gpus} if sample else {}
+    lines: list[Line] = []
+    for held in part.gpus:
+        gpu = by_index.get(held.index)
+        if gpu is None or gpu.fault:
+            lines.append((f"GPU {held.index}", f"? {clean(gpu.fault) if gpu else 'not measured'}", "warning"))
+            continue
+        used = f"{memory(gpu.memory_used_mib)} of {memory(gpu.memory_total_mib)}"
+        heat = "" if gpu.temperature_c is None else f"  {gpu.temperature_c} °C"
+        power = "" if gpu.power_w is None else f"  {gpu.power_w} W"
+        text = f"{bar(gpu.utilisation, room)} {_pct(gpu.utilisation)} busy  {used}{heat}{power}"
+        lines.append((f"GPU {held.index}", text, "plain"))
+    return lines
+
+
+def bar(percent: float | None, room: int) -> str:
+    """A bar of eighths; unknown is drawn as dots, never as empty."""
+    if percent is None:
+        return "·" * room
+    eighths = round(max(0.0, min(100.0, percent)) * room * 8 / 100)
+    full, rest = divmod(eighths, 8)
+    return ("█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")).ljust(room, "░")
+
+
+def _pct(percent: float | None) -> str:
+    return "?" if percent is None else f"{percent:.0f} %"
