@@ -62,9 +62,8 @@ class TextPane(VerticalScroll, can_focus=True):
         room = max((len(label) for label, _, _ in lines), default=0)
         text = Text()
         for label, words, role in lines:
-            piece = Text(f"{label:<{room}}  " if room else "", app.role("dim"))
-            piece.append(words, app.role(role))
-            text.append_text(piece)
+            text.append(f"{label:<{room}}  " if room else "", app.role("dim"))
+            text.append(words, app.role(role))
             text.append("\n")
         self.query_one(Static).update(text)
 
