@@ -50,9 +50,7 @@ def parse_memory(text: str) -> int:
     """MiB of `--mem`: a number with K, M (default), G, T or P; K rounds up."""
     found = re.fullmatch(r"(\d{1,15})\s*([KMGTP]?)B?", text.strip(), re.IGNORECASE | re.ASCII)
     if not found:
-        raise Refused(
-            "bad_memory", f"{text!r} is no amount of memory", "write a number with K, M, G or T such as 16G"
-        )
+        raise Refused("bad_memory", f"{text!r} is no amount of memory", "write a number with K, M, G or T such as 16G")
     value, unit = int(found[1]), found[2].upper()
     return -(-value // 1024) if unit == "K" else value * _MEMORY[unit]
 
