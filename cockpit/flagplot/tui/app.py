@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from flagplot_wire.text import clean
 from rich.style import Style
 from textual import events
 from textual.app import App, ComposeResult, SystemCommand
@@ -29,6 +28,7 @@ from flagplot_wire.errors import Refused
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import State
 from flagplot_wire.replies import Acted, Welcome
+from flagplot_wire.text import clean
 
 T = TypeVar("T")
 TICK_S = 0.2
@@ -356,7 +356,7 @@ class FlagplotApp(App[int]):
         self.trail = trail
         self._switch()
 
-    def action_back(self) -> None:
+    async def action_back(self) -> None:
         """Undo one step of the view, else go one crumb back."""
         view = self.active_view
         if view is not None and view.escape():

@@ -87,7 +87,7 @@ def parse_style(text: str) -> Style:
 
 def owner_colour(user: str, mine: str, variables: Mapping[str, str]) -> str:
     """The colour of an owner: stable by name, the person's own jobs always take the first."""
-    owners = []
+    owners: list[str] = []
     while f"owner-{len(owners) + 1}" in variables:
         owners.append(variables[f"owner-{len(owners) + 1}"])
     palette = owners or list(OWNERS)

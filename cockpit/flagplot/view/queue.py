@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from flagplot_wire.hostlist import compress_hosts
-from flagplot_wire.text import clean
-
 from flagplot.client.mirror import Mirror
 from flagplot.view.filters import Filter, parse_filter
 from flagplot.view.words import elapsed, gpu_words, pending_words, short_span, state_look
+from flagplot_wire.hostlist import compress_hosts
 from flagplot_wire.ids import JobNumber, JobRef, parse_job_ref
 from flagplot_wire.job import NO_LIMIT, Job, State
+from flagplot_wire.text import clean
 
 Cell = tuple[str, str]
 """Text (cleaned) and the role that styles it; a role `owner:NAME` is that owner's colour."""
@@ -154,7 +153,7 @@ SORTS: dict[str, Callable[[Job], tuple[object, ...]]] = {
     "nodes": lambda job: (-_nodes(job), job.number),
     "gpus": lambda job: (-gpus_of(job), job.number),
     "where": lambda job: (_where_key(job), job.number),
-}  # type: ignore[assignment]
+}
 SORT_ORDER = ("queue", "id", "name", "user", "state", "time", "priority", "gpus", "nodes", "partition", "where")
 """The order in which `o` goes through them."""
 

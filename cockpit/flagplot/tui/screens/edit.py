@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from flagplot_wire.text import clean
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -18,8 +17,12 @@ from textual.widgets import Button, Input, Static
 from flagplot.view.job import dependency_words
 from flagplot.view.queue import job_target
 from flagplot.view.words import elapsed
+from flagplot_wire.errors import Refused
 from flagplot_wire.job import Job, State
 from flagplot_wire.requests import Update
+from flagplot_wire.text import clean
+from flagplot_wire.units import parse_memory, parse_time_limit
+from flagplot_wire.values import parse_dependency, parse_gpus, parse_node_count
 
 if TYPE_CHECKING:
     from flagplot.tui.app import FlagplotApp
@@ -38,7 +41,7 @@ class EditField:
 
 
 FIELDS: tuple[EditField, ...] = (
-    EditField("time_limit", "Time limit", "--time", "2:00:00, 1-12, +1:00:00 or UNLIMITED", True, True),
+    EditField("time_limit", "Time limit", "--time", "2:00:00, 1-12 (days-hours) or UNLIMITED", True, True),
     EditField("name", "Name", "--job-name"),
     EditField("partition", "Partition", "--partition", several=True),
     EditField("nodes", "Nodes", "--nodes"),
@@ -51,6 +54,14 @@ FIELDS: tuple[EditField, ...] = (
     EditField("array_limit", "At once (array)", "--array-limit", "2"),
     EditField("comment", "Comment", "--comment", "", True, True),
 )
+CHECKS: dict[str, Callable[[str], object]] = {
+    "time_limit": parse_time_limit,
+    "memory": parse_memory,
+    "gpus_per_node": parse_gpus,
+    "dependency": parse_dependency,
+    "nodes": parse_node_count,
+}
+"""What reads a field, so that a mistake shows while it is typed; the controller checks again."""
 NUMBERS = frozenset({"nice", "cpus_per_task", "array_limit"})
 
 
@@ -82,6 +93,19 @@ def value_of(job: Job, name: str) -> str:
             return str(spec.nice)
         case "array_limit":
             return str(spec.array.limit) if spec.array else ""
+    return ""
+
+
+def problem_with(field: EditField, value: str) -> str:
+    """What is wrong with a typed value, in words (empty: nothing)."""
+    if not value:
+        return ""
+    if field.name in NUMBERS:
+        return "" if value.lstrip("-").isdecimal() else f"{field.label} must be a whole number"
+    try:
+        CHECKS.get(field.name, str)(value)
+    except Refused as refused:
+        return refused.message
     return ""
 
 
@@ -190,10 +214,14 @@ class EditScreen(ModalScreen[None]):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Show the command line as it grows."""
-        name = (event.input.id or "").removeprefix("edit-")
-        if name in NUMBERS:
-            event.input.set_class(bool(event.value) and not event.value.lstrip("-").isdecimal(), "-bad")
-        line = f"$ {self.command_line()}" if self.changes() else "Nothing changed yet"
+        changes = self.changes()
+        problem = ""
+        for field in FIELDS:
+            wrong = problem_with(field, changes.get(field.name, ""))
+            for box in self.query(f"#edit-{field.name}"):
+                box.set_class(bool(wrong), "-bad")
+            problem = problem or wrong
+        line = f"✗ {problem}" if problem else f"$ {self.command_line()}" if changes else "Nothing changed yet"
         self.query_one("#edit-line", Static).update(Content(clean(line)))
 
     def on_input_submitted(self) -> None:
@@ -213,13 +241,14 @@ class EditScreen(ModalScreen[None]):
         if not changes:
             self.cockpit.say("Nothing was changed")
             return
-        values: dict[str, object] = dict(changes)
-        for name in NUMBERS & changes.keys():
-            if not changes[name].lstrip("-").isdecimal():
-                self.query_one(f"#edit-{name}", Input).focus()
-                self.cockpit.say(f"{name.replace('_', ' ')} must be a whole number")
+        for field in FIELDS:
+            if problem := problem_with(field, changes.get(field.name, "")):
+                self.query_one(f"#edit-{field.name}", Input).focus()
+                self.cockpit.failure(problem, ["nothing was sent"])
                 return
-            values[name] = int(changes[name])
+        values: dict[str, object] = {
+            name: int(value) if name in NUMBERS and value else value for name, value in changes.items()
+        }
         targets = tuple(job_target(job) for job in self._jobs)
         request = Update(targets, **values)  # type: ignore[arg-type]
         what = targets[0] if len(targets) == 1 else f"{len(targets)} jobs"

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import ActiveBinding, Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
-from textual.screen import ActiveBinding, ModalScreen
+from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from flagplot.tui.widgets.hints import key_name

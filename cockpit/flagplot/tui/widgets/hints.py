@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from rich.style import Style
 from rich.text import Text
 from textual.binding import Binding
 from textual.widget import Widget
@@ -42,7 +43,7 @@ def key_name(key: str) -> str:
     return NAMES.get(key, key)
 
 
-def hint_text(bindings: list[Binding], width: int, key_style: str, word_style: str, tail: str = "") -> Text:
+def hint_text(bindings: list[Binding], width: int, key_style: Style, word_style: Style, tail: str = "") -> Text:
     """As many `key word` pairs as fit in `width` cells, then `tail`."""
     line = Text(" ", no_wrap=True, end="")
     for binding in bindings:
