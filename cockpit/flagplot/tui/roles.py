@@ -11,6 +11,7 @@ from zlib import crc32
 
 from rich.errors import StyleSyntaxError
 from rich.style import Style
+from textual.color import Color, ColorParseError
 
 FALLBACK: dict[str, tuple[str, str]] = {
     # role: (theme variable of Textual, attributes)
@@ -37,14 +38,14 @@ FALLBACK: dict[str, tuple[str, str]] = {
     "state-pending": ("primary", ""),
     "state-held": ("warning", ""),
     "state-suspended": ("warning", ""),
-    "state-completing": ("secondary", ""),
+    "state-completing": ("accent", ""),
     "state-completed": ("text-muted", "dim"),
     "state-cancelled": ("text-muted", "dim"),
     "state-failed": ("error", "bold"),
     "state-timeout": ("error", ""),
     "state-idle": ("success", ""),
     "state-mixed": ("primary", ""),
-    "state-allocated": ("secondary", ""),
+    "state-allocated": ("accent", ""),
     "state-draining": ("warning", ""),
     "state-drained": ("warning", "bold"),
     "state-down": ("error", "bold"),
@@ -64,17 +65,27 @@ def role_style(role: str, variables: Mapping[str, str]) -> Style:
     own = variables.get(role)
     if own is not None:
         return parse_style(own)
-    if role in CURSORS:
-        front, back = (
-            parse_style(variables.get(f"{CURSORS[role]}-{part}", "")) for part in ("foreground", "background")
-        )
-        if front.color and back.color:
-            return Style(color=front.color, bgcolor=back.color, bold=role == "cursor")
+    if role in CURSORS and (style := cursor_style(CURSORS[role], variables)):
+        return style
     base, attributes = FALLBACK.get(role, ("", ""))
     style = parse_style(variables.get(base, "")) if base else Style()
     if not style.color and base.startswith("text-"):
         style = Style()
     return style + Style.parse(attributes) if attributes else style
+
+
+def cursor_style(prefix: str, variables: Mapping[str, str]) -> Style | None:
+    """The cursor's row in Textual's own cursor colours; None where the theme has none (then it is reversed)."""
+    try:
+        back = Color.parse(variables.get(f"{prefix}-background", ""))
+        base = Color.parse(variables.get("background", "black"))
+    except ColorParseError:
+        return None
+    if back.ansi is not None or base.ansi is not None:
+        return None
+    solid = base.blend(back.with_alpha(1.0), back.a)
+    front = solid.get_contrast_text(1.0)
+    return Style(color=front.rich_color, bgcolor=solid.rich_color, bold=prefix == "block-cursor")
 
 
 def parse_style(text: str) -> Style:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from flagplot_wire.hostlist import compress_hosts
-from flagplot_wire.text import clean
-
 from flagplot.client.mirror import Mirror
 from flagplot.view.queue import array_words, elements_of, job_target, time_used
 from flagplot.view.words import about, clock_time, gpu_words, memory, moment, short_span, state_look
 from flagplot_wire.alloc import NodeAlloc
+from flagplot_wire.hostlist import compress_hosts
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.indices import compress_indices
 from flagplot_wire.job import NO_LIMIT, Dependency, Forecast, Job, Reason, State, Why
 from flagplot_wire.telemetry import JobSample
+from flagplot_wire.text import clean
 
 Line = tuple[str, str, str]
 """Label, text (both plain and cleaned) and the role of the text."""
@@ -185,8 +184,7 @@ def _held(job: Job) -> list[Line]:
         return []
     label = "Had" if job.status.state.ended else "Holds"
     return [
-        (label if index == 0 else "", _part(part), "plain")
-        for index, part in enumerate(job.status.allocation.nodes)
+        (label if index == 0 else "", _part(part), "plain") for index, part in enumerate(job.status.allocation.nodes)
     ]
 
 
@@ -228,9 +226,7 @@ def why(mirror: Mirror, job: Job, forecast: Forecast | None, now: int) -> list[L
     lines: list[Line] = []
     if forecast.never:
         lines.append(("Never", clean(forecast.never), "bad"))
-        lines.append(
-            ("", "As the cluster is now it can never start. Change it (e) or cancel it (ctrl-d).", "plain")
-        )
+        lines.append(("", "As the cluster is now it can never start. Change it (e) or cancel it (ctrl-d).", "plain"))
     for index, reason in enumerate(forecast.reasons):
         lines += _reason(mirror, reason, now, "Waits" if index == 0 else "And")
     if forecast.start:
@@ -290,7 +286,7 @@ def usage(mirror: Mirror, job: Job, now: int, width: int) -> list[Line]:
         return [("", "Nothing is measured: the job does not run.", "dim")]
     found = dict(samples_of(mirror, job))
     lines: list[Line] = []
-    room = max(10, min(40, width - 50))
+    room = max(10, min(32, width - 56))
     for part in job.status.allocation.nodes:
         sample = mirror.samples.get(part.node)
         tag = "  SIMULATED GPUs" if sample and sample.simulated else ""
@@ -312,9 +308,7 @@ def _bars(one: JobSample, part: NodeAlloc, room: int) -> list[Line]:
     if one.memory_mib is not None and part.memory_mib:
         share = 100 * one.memory_mib / part.memory_mib
     peak = f"  peak {memory(one.memory_peak_mib)}" if one.memory_peak_mib is not None else ""
-    lines.append(
-        ("Memory", f"{bar(share, room)} {memory(one.memory_mib)} of {memory(part.memory_mib)}{peak}", "plain")
-    )
+    lines.append(("Memory", f"{bar(share, room)} {memory(one.memory_mib)} of {memory(part.memory_mib)}{peak}", "plain"))
     if one.processes is not None:
         lines.append(("Processes", str(one.processes), "plain"))
     return lines
@@ -338,12 +332,11 @@ def _gpu_bars(mirror: Mirror, part: NodeAlloc, room: int) -> list[Line]:
 
 
 def bar(percent: float | None, room: int) -> str:
-    """A bar of eighths; unknown is drawn as dots, never as empty."""
+    """A thin bar in steps of half a cell; unknown is drawn as dots, never as empty."""
     if percent is None:
         return "·" * room
-    eighths = round(max(0.0, min(100.0, percent)) * room * 8 / 100)
-    full, rest = divmod(eighths, 8)
-    return ("█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")).ljust(room, "░")
+    full, rest = divmod(round(max(0.0, min(100.0, percent)) * room * 2 / 100), 2)
+    return ("━" * full + "╸" * rest).ljust(room, "─")
 
 
 def _pct(percent: float | None) -> str:

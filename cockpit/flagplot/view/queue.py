@@ -133,9 +133,7 @@ def gpus_of(job: Job) -> int:
     if job.status.allocation is not None:
         return sum(len(part.gpus) for part in job.status.allocation.nodes)
     request = job.spec.request
-    total = sum(one.count for one in request.gpus) + request.nodes_min * sum(
-        one.count for one in request.gpus_per_node
-    )
+    total = sum(one.count for one in request.gpus) + request.nodes_min * sum(one.count for one in request.gpus_per_node)
     total += max(request.tasks, 1) * sum(one.count for one in request.gpus_per_task)
     return total or int(bool(request.shards or request.vram_mib))
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
-from flagplot_wire.text import clean
-
 from flagplot_wire.job import Forecast, Job, State
+from flagplot_wire.text import clean
 
 
 def elapsed(seconds: int) -> str:

@@ -6,13 +6,14 @@ import time
 from collections.abc import Sequence
 from typing import ClassVar
 
-from flagplot_wire.text import clean
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
+
+from flagplot_wire.text import clean
 
 
 class CommandLog(ModalScreen[None]):

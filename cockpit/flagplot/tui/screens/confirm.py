@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from flagplot_wire.text import clean
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Static
+
+from flagplot_wire.text import clean
 
 SHOWN = 200
 """Targets listed in a dialog; beyond them their number is told."""
@@ -69,9 +70,7 @@ class ConfirmDialog(ModalScreen[bool]):
                 yield Static(Content(clean(self._note, keep_newlines=True)), classes="note")
             with Horizontal():
                 yield Button(Content(f"{self._no} (n)"), id="no")
-                yield Button(
-                    Content(f"{self._yes} (y)"), id="yes", variant="error" if self._destructive else "primary"
-                )
+                yield Button(Content(f"{self._yes} (y)"), id="yes", variant="error" if self._destructive else "primary")
 
     def on_mount(self) -> None:
         """Start on No."""

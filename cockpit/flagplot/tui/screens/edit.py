@@ -84,9 +84,7 @@ def value_of(job: Job, name: str) -> str:
         case "memory":
             return "" if request.mem_per_node_mib is None else f"{request.mem_per_node_mib}M"
         case "gpus_per_node":
-            return ",".join(
-                f"{one.type}:{one.count}" if one.type else str(one.count) for one in request.gpus_per_node
-            )
+            return ",".join(f"{one.type}:{one.count}" if one.type else str(one.count) for one in request.gpus_per_node)
         case "dependency":
             return dependency_words(spec.dependency) if spec.dependency else ""
         case "nice":
@@ -160,9 +158,7 @@ class EditScreen(ModalScreen[None]):
         single = self._jobs[0] if len(self._jobs) == 1 else None
         shared = {f.name: {value_of(job, f.name) for job in self._jobs} for f in FIELDS}
         self._before = {name: values.pop() if len(values) == 1 else "" for name, values in shared.items()}
-        self._title = (
-            f"Edit job {single.display_id}  {single.spec.name}" if single else f"Edit {len(self._jobs)} jobs"
-        )
+        self._title = f"Edit job {single.display_id}  {single.spec.name}" if single else f"Edit {len(self._jobs)} jobs"
 
     def compose(self) -> ComposeResult:
         """Fields, the equivalent command, buttons."""

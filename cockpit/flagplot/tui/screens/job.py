@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from flagplot_wire.text import clean
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -24,6 +23,7 @@ from flagplot_wire.errors import Refused
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Forecast, Job
 from flagplot_wire.requests import ReadOutput
+from flagplot_wire.text import clean
 
 TABS = ("detail", "why", "output", "script", "usage")
 TITLES = {"detail": "Detail", "why": "Why pending", "output": "Output", "script": "Script", "usage": "Usage"}
@@ -220,9 +220,7 @@ class JobView(MainView):
             answer = await self.cockpit.calls.script(target)
         except Refused as refused:
             self._asked_script = refused.code != "no_controller"
-            self._pane("script").show_text(
-                f"Cannot show the script: {clean(refused.message)}\n{clean(refused.hint)}"
-            )
+            self._pane("script").show_text(f"Cannot show the script: {clean(refused.message)}\n{clean(refused.hint)}")
             return
         args = f"# arguments: {clean(' '.join(answer.args))}\n" if answer.args else ""
         self._pane("script").show_text(args + clean(answer.script.expandtabs(8), keep_newlines=True))
@@ -365,6 +363,4 @@ class OutputPane(Widget):
 
 def size_words(size: int) -> str:
     """Bytes for reading."""
-    return (
-        f"{size} B" if size < 1_024 else f"{size // 1_024} KiB" if size < 1_048_576 else memory(size // 1_048_576)
-    )
+    return f"{size} B" if size < 1_024 else f"{size // 1_024} KiB" if size < 1_048_576 else memory(size // 1_048_576)

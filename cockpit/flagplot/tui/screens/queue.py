@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from flagplot_wire.text import clean
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
@@ -17,6 +16,7 @@ from flagplot.tui.main_view import MainView
 from flagplot.tui.widgets.virtual_table import VirtualTable
 from flagplot.view.queue import SORT_ORDER, QueueSpec, cells, columns_for, job_target, select
 from flagplot_wire.ids import JobNumber
+from flagplot_wire.text import clean
 
 
 class QueueView(MainView):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from flagplot_wire.text import clean
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from textual import events
@@ -13,6 +12,8 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
+
+from flagplot_wire.text import clean
 
 if TYPE_CHECKING:
     from flagplot.tui.app import FlagplotApp

@@ -47,9 +47,7 @@ class TextPane(VerticalScroll, can_focus=True):
         return (
             str(self._shown)
             if isinstance(self._shown, str)
-            else "\n".join(
-                f"{label} {text}".strip() for label, text, _ in cast("Sequence[Line]", self._shown or ())
-            )
+            else "\n".join(f"{label} {text}".strip() for label, text, _ in cast("Sequence[Line]", self._shown or ()))
         )
 
     def show_lines(self, lines: Sequence[Line]) -> None:

@@ -1,0 +1,311 @@
+"""The submit form: checked by the real parser as it is typed, with the start it would get."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.suggester import SuggestFromList
+from textual.timer import Timer
+from textual.widgets import Button, Input, Select, Static, TextArea
+
+from flagplot.tui import building
+from flagplot.tui.widgets.path_input import PathSuggester
+from flagplot.view.draft import FIELDS, fields_named, source_of
+from flagplot.view.words import moment
+from flagplot_wire.errors import Refused
+from flagplot_wire.hostlist import compress_hosts
+from flagplot_wire.job import Forecast, JobSpec, Payload
+from flagplot_wire.replies import Submitted
+from flagplot_wire.text import clean
+
+if TYPE_CHECKING:
+    from flagplot.tui.app import FlagplotApp
+
+DEBOUNCE_S = 0.3
+TEMPLATE = "#!/bin/bash\n"
+
+
+class SubmitScreen(ModalScreen[None]):
+    """Fields, script, the equivalent command, the estimate. Closing keeps the draft."""
+
+    DEFAULT_CSS = """
+    SubmitScreen { background: $background; align: center middle; }
+    SubmitScreen > Vertical { padding: 0 1; width: 100%; height: 100%; }
+    SubmitScreen #submit-title { height: 1; background: $panel; text-style: bold; padding: 0 1; }
+    SubmitScreen #submit-form { height: 1fr; }
+    SubmitScreen #submit-fields { width: 46; height: 1fr; padding-right: 1; }
+    SubmitScreen #submit-source { width: 1fr; height: 1fr; }
+    SubmitScreen .row { height: 1; }
+    SubmitScreen .row > .label { width: 17; color: $text-muted; }
+    SubmitScreen .row > Input, SubmitScreen .row > Select {
+        width: 1fr; height: 1; border: none; padding: 0 1; background: $boost;
+    }
+    SubmitScreen .row > Select { padding: 0; }
+    SubmitScreen .row > Input:focus { background: $primary 30%; }
+    SubmitScreen .row > Input.-bad { color: $error; text-style: bold; }
+    SubmitScreen TextArea { height: 1fr; min-height: 4; border: none; padding: 0 1; background: $boost; }
+    SubmitScreen #submit-problem { height: auto; max-height: 3; }
+    SubmitScreen #submit-problem.-bad { color: $error; }
+    SubmitScreen #submit-problem.-wait { color: $warning; }
+    SubmitScreen #submit-problem.-good { color: $success; }
+    SubmitScreen #submit-line { height: auto; max-height: 2; color: $text-muted; }
+    SubmitScreen .buttons { height: 1; align-horizontal: right; }
+    SubmitScreen .buttons Button { margin-left: 2; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "Close, keep the draft", priority=True),
+        Binding("f2,ctrl+s,f5,ctrl+enter", "submit", "Submit", priority=True),
+        Binding("f3", "pick", "Pick a script file", priority=True),
+        Binding("f8", "clear", "Empty the form"),
+        Binding("down", "app.focus_next", "Next field", show=False),
+        Binding("up", "app.focus_previous", "Previous field", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._timer: Timer | None = None
+        self._ready: tuple[JobSpec, Payload, list[str]] | None = None
+        self._sending = False
+
+    @property
+    def cockpit(self) -> FlagplotApp:
+        """The app, typed."""
+        return cast("FlagplotApp", self.app)
+
+    @property
+    def draft(self) -> dict[str, str]:
+        """What was typed; it outlives the form."""
+        return self.cockpit.draft
+
+    def compose(self) -> ComposeResult:
+        """The form."""
+        with Vertical():
+            yield Static(Content("Submit a job"), id="submit-title")
+            with Horizontal(id="submit-form"):
+                with VerticalScroll(id="submit-fields", can_focus=False):
+                    for field in FIELDS:
+                        with Horizontal(classes="row"):
+                            yield Static(Content(field.label), classes="label")
+                            yield self._widget(field.name, field.example)
+                with Vertical(id="submit-source"):
+                    with Horizontal(classes="row"):
+                        yield Static(Content("Command"), classes="label")
+                        yield self._input("command", "srun python train.py")
+                    with Horizontal(classes="row"):
+                        yield Static(Content("or script file"), classes="label")
+                        yield self._input(
+                            "file",
+                            "not here: no files in this session" if self.cockpit.confined else "F3 picks one",
+                        )
+                    yield Static(Content("or script text"), classes="label")
+                    yield TextArea(self.draft.get("script", ""), id="draft-script", tab_behavior="focus", compact=True)
+            yield Static(Content(""), id="submit-problem")
+            yield Static(Content(""), id="submit-line")
+            with Horizontal(classes="buttons"):
+                yield Button(Content("Close (Esc)"), id="close", compact=True)
+                yield Button(Content("Empty (F8)"), id="clear", compact=True)
+                yield Button(Content("Submit (F2)"), id="submit", variant="primary", compact=True)
+
+    def _input(self, name: str, example: str) -> Input:
+        suggester = PathSuggester() if name == "file" and not self.cockpit.confined else None
+        if name == "gpus":
+            kinds = {
+                g.type for node in self.cockpit.mirror.nodes.values() if node.inventory for g in node.inventory.gpus
+            }
+            suggester = SuggestFromList([f"{kind}:{count}" for kind in sorted(kinds) for count in range(1, 9)])  # type: ignore[assignment]
+        return Input(
+            self.draft.get(name, ""),
+            placeholder=example,
+            id=f"draft-{name}",
+            compact=True,
+            suggester=suggester,
+            disabled=name == "file" and self.cockpit.confined,
+        )
+
+    def _widget(self, name: str, example: str) -> Input | Select[str]:
+        if name == "workdir":
+            example = building.default_work_dir(self.cockpit.user, self.cockpit.confined)
+        if name != "partition":
+            return self._input(name, example)
+        names = sorted(self.cockpit.mirror.partitions)
+        default = next((p.name for p in self.cockpit.mirror.partitions.values() if p.default), "")
+        options = [(Content(clean(f"{one} (default)" if one == default else one)), one) for one in names]
+        chosen = self.draft.get("partition", "")
+        return Select(
+            options,
+            prompt="default",
+            value=chosen if chosen in names else Select.NULL,
+            id="draft-partition",
+            compact=True,
+        )
+
+    def on_mount(self) -> None:
+        """Start on the first field; narrow screens put the script below."""
+        self.query_one("#draft-name", Input).focus()
+        self._check()
+
+    def on_resize(self) -> None:
+        """One column where two do not fit."""
+        narrow = self.app.size.width < 96
+        self.query_one("#submit-fields").styles.width = 40 if narrow else 52
+        for label in self.query(".row > .label"):
+            label.styles.width = 16 if narrow else 17
+
+    # typing
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Keep and check."""
+        self._keep((event.input.id or "").removeprefix("draft-"), event.value)
+
+    def on_text_area_changed(self, event: TextArea.Changed) -> None:
+        """Keep and check."""
+        self._keep("script", event.text_area.text)
+
+    def on_select_changed(self, event: Select.Changed) -> None:
+        """Keep and check."""
+        self._keep("partition", "" if event.value is Select.NULL else str(event.value))
+
+    def _keep(self, name: str, value: str) -> None:
+        if self.draft.get(name, "") == value:
+            return
+        self.draft[name] = value
+        self.draft.pop("key", None)
+        self._check()
+
+    def _check(self) -> None:
+        self._ready = None
+        bad: list[str] = []
+        try:
+            source_of(self.draft)
+            self._ready = building.build(self.draft, self.cockpit.user, self.cockpit.confined, self.cockpit.now())
+        except Refused as refused:
+            bad = fields_named(refused.message)
+            self._tell(refused.message, refused.hint, "-bad" if bad or refused.code != "usage" else "-wait")
+        for field in FIELDS:
+            self.query_one(f"#draft-{field.name}").set_class(field.name in bad, "-bad")
+        self.query_one("#submit-line", Static).update(Content("$ " + clean(building.command_line(self.draft))))
+        if self._timer is not None:
+            self._timer.stop()
+        if self._ready is not None:
+            self._tell("Well formed. Asking when it would start …", "", "-wait")
+            self._timer = self.set_timer(DEBOUNCE_S, self._ask)
+
+    def _tell(self, words: str, hint: str, kind: str) -> None:
+        line = self.query_one("#submit-problem", Static)
+        for other in ("-bad", "-wait", "-good"):
+            line.set_class(other == kind, other)
+        sign = {"-bad": "✗", "-wait": "…", "-good": "✓"}[kind]
+        line.update(Content(clean(f"{sign} {words}") + (f"\n  {clean(hint)}" if hint else "")))
+
+    def _ask(self) -> None:
+        if self._ready is not None:
+            if not self.cockpit.mirror.connected:
+                self._tell("Well formed; no estimate while not connected", "", "-wait")
+                return
+            self.run_worker(self._estimate(self._ready[0]), group="estimate", exclusive=True)
+
+    async def _estimate(self, spec: JobSpec) -> None:
+        try:
+            answer = await self.cockpit.calls.estimate(spec)
+        except Refused as refused:
+            if self._ready and self._ready[0] is spec:
+                self._tell(refused.message, refused.hint, "-bad")
+            return
+        if self._ready and self._ready[0] is spec:
+            words, kind = estimate_words(answer.forecast, self.cockpit.now())
+            notes = [*answer.forecast.hints, *self._ready[2], *answer.warnings]
+            self._tell(words, " · ".join(dict.fromkeys(notes)), kind)
+
+    # actions
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """A button."""
+        {"close": self.action_leave, "clear": self.action_clear, "submit": self.action_submit}[event.button.id or ""]()
+
+    def on_input_submitted(self) -> None:
+        """Enter goes to the next field: submitting has its own key."""
+        self.focus_next()
+
+    def action_leave(self) -> None:
+        """Close; the draft stays."""
+        self.dismiss()
+
+    def action_clear(self) -> None:
+        """Empty every field."""
+        self.draft.clear()
+        for box in self.query(Input):
+            box.value = ""
+        self.query_one(TextArea).text = ""
+        self.query_one(Select).clear()
+        self._check()
+
+    def action_pick(self) -> None:
+        """Pick a script file."""
+        from flagplot.tui.screens.pick_file import PickFile
+
+        if self.cockpit.confined:
+            self.cockpit.failure("No files here", ["This session may not read files: type a script or a command."])
+            return
+        start = Path(self.draft.get("file", "") or os.getcwd()).expanduser()
+
+        def take(path: str | None) -> None:
+            if path:
+                self.query_one("#draft-file", Input).value = path
+
+        self.app.push_screen(PickFile(start if start.is_dir() else start.parent), take)
+
+    def action_submit(self) -> None:
+        """Send it; the same draft sent again after a lost answer makes no second job."""
+        for box in self.query(Input):
+            if (box.id or "").startswith("draft-"):
+                self._keep((box.id or "").removeprefix("draft-"), box.value)
+        self._keep("script", self.query_one(TextArea).text)
+        self._check()
+        if self._ready is None or self._sending:
+            self.app.bell()
+            return
+        spec, payload, _ = self._ready
+        key = self.draft.setdefault("key", secrets.token_hex(16))
+        self.cockpit.perform(
+            building.command_line(self.draft),
+            self._send(spec, payload, key),
+            success=lambda answer: f"Submitted job {answer.number}",
+            then=self._done,
+        )
+
+    async def _send(self, spec: JobSpec, payload: Payload, key: str) -> Submitted:
+        self._sending = True
+        try:
+            return await self.cockpit.calls.submit(spec, payload, key)
+        finally:
+            self._sending = False
+
+    def _done(self, answer: Submitted) -> None:
+        self.draft.clear()
+        if answer.warnings:
+            self.cockpit.say("\n".join(answer.warnings))
+        if self.is_current:
+            self.dismiss()
+
+
+def estimate_words(forecast: Forecast, now: int) -> tuple[str, str]:
+    """(sentence, class) of an estimate: now, later and behind whom, or never."""
+    if forecast.never:
+        return f"Never: {forecast.never}", "-bad"
+    place = f" on {compress_hosts(forecast.nodes)}" if forecast.nodes else ""
+    if forecast.start is not None and forecast.start <= now + 5:
+        return f"Would start now{place}", "-good"
+    behind = [str(number) for reason in forecast.reasons for number in reason.jobs]
+    words = f" behind {', '.join(behind[:4])}{' …' if len(behind) > 4 else ''}" if behind else ""
+    if forecast.start is not None:
+        return f"Would start {moment(forecast.start, now)}{place}{words}", "-wait"
+    why = "; ".join(reason.text or str(reason.why) for reason in forecast.reasons)
+    return f"Would wait{words}" + (f": {why}" if why else ""), "-wait"

@@ -1,0 +1,179 @@
+"""The submit form, driven by keys."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input, Static, TextArea
+
+from flagplot.tui.app import FlagplotApp
+from flagplot.tui.screens.confirm import Popup
+from flagplot.tui.screens.pick_file import PickFile
+from flagplot.tui.screens.submit import SubmitScreen, estimate_words
+from flagplot.tui.widgets.path_input import complete_path
+from flagplot_wire import requests
+from flagplot_wire.errors import Refused
+from flagplot_wire.ids import JobNumber
+from flagplot_wire.job import Forecast, GpuCount, Reason, Why
+
+_spec = importlib.util.spec_from_file_location("sample_cluster", Path(__file__).with_name("sample_cluster.py"))
+assert _spec and _spec.loader
+sample = sys.modules.setdefault("sample_cluster", importlib.util.module_from_spec(_spec))
+if not hasattr(sample, "NOW"):
+    _spec.loader.exec_module(sample)
+
+
+def make(**options: object) -> tuple[FlagplotApp, Any]:
+    mirror = sample.sample_mirror()
+    calls, channel = sample.sample_calls(mirror)
+    return FlagplotApp(mirror=mirror, calls=calls, clock=lambda: sample.NOW, **options), channel  # type: ignore[arg-type]
+
+
+async def until(pilot: Pilot[Any], condition: Callable[[], object]) -> None:
+    for _ in range(250):
+        if condition():
+            return
+        await pilot.pause(0.02)
+    raise AssertionError("the condition never came true")
+
+
+async def open_form(app: FlagplotApp, pilot: Pilot[Any]) -> SubmitScreen:
+    await until(pilot, lambda: app.active_view is not None)
+    await pilot.press("n")
+    await until(pilot, lambda: isinstance(app.screen, SubmitScreen) and app.screen.is_mounted)
+    await pilot.pause()
+    assert isinstance(app.screen, SubmitScreen)
+    return app.screen
+
+
+def words(form: SubmitScreen, name: str) -> str:
+    return str(form.query_one(f"#submit-{name}", Static).render())
+
+
+async def test_fill_estimate_and_submit() -> None:
+    app, channel = make()
+    async with app.run_test(size=(80, 24)) as pilot:
+        form = await open_form(app, pilot)
+        await pilot.press(*"train")
+        form.query_one("#draft-gpus", Input).value = "h100:2"
+        form.query_one("#draft-time", Input).value = "2:00:00"
+        form.query_one("#draft-command", Input).value = "python train.py"
+        await until(pilot, lambda: "Would start now on gpu07" in words(form, "problem"))
+        line = "flagplot submit --job-name=train --gpus-per-node=h100:2 --time=2:00:00 '--wrap=python train.py'"
+        assert line in words(form, "line")
+        await pilot.press("f2")
+        await until(pilot, lambda: not isinstance(app.screen, SubmitScreen))
+        sent = next(one for one in channel.asked if isinstance(one, requests.Submit))
+        assert sent.spec.name == "train" and sent.spec.request.time_limit_s == 7_200
+        assert sent.spec.request.gpus_per_node == (GpuCount(2, "h100"),)
+        assert "python train.py" in sent.payload.script and sent.key
+        assert app.draft == {}
+        assert app.command_log[-1][1:] == (line, "done")
+
+
+async def test_estimates_are_not_asked_for_each_key() -> None:
+    app, channel = make()
+    async with app.run_test(size=(80, 24)) as pilot:
+        form = await open_form(app, pilot)
+        form.query_one("#draft-command", Input).value = "x"
+        await pilot.press(*"abcdefgh")
+        await until(pilot, lambda: "Would start" in words(form, "problem"))
+        assert sum(isinstance(one, requests.Estimate) for one in channel.asked) <= 3
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("memory", "lots"), ("time", "soon"), ("nodes", "0"), ("array", "9-1"), ("gpus", "h100:x"), ("dependency", "41,")],
+)
+async def test_mistakes_show_at_their_field_and_are_not_sent(field: str, value: str) -> None:
+    app, channel = make()
+    async with app.run_test(size=(80, 24)) as pilot:
+        form = await open_form(app, pilot)
+        form.query_one("#draft-command", Input).value = "x"
+        form.query_one(f"#draft-{field}", Input).value = value
+        await until(pilot, lambda: form.query_one(f"#draft-{field}").has_class("-bad"))
+        assert words(form, "problem").startswith("✗")
+        await pilot.press("f2", "ctrl+s", "f5")
+        await pilot.pause()
+        assert app.screen is form and not any(isinstance(one, requests.Submit) for one in channel.asked)
+
+
+async def test_closing_keeps_the_draft() -> None:
+    app, _ = make()
+    async with app.run_test(size=(80, 24)) as pilot:
+        form = await open_form(app, pilot)
+        form.query_one("#draft-name", Input).value = "kept"
+        form.query_one(TextArea).text = "#!/bin/bash\n#SBATCH -N 2\nsrun hostname\n"
+        await pilot.pause()
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, SubmitScreen))
+        form = await open_form(app, pilot)
+        assert form.query_one("#draft-name", Input).value == "kept"
+        assert "-N 2" in form.query_one(TextArea).text
+        await pilot.press("f8")
+        await until(pilot, lambda: not form.query_one("#draft-name", Input).value)
+
+
+async def test_a_bad_directive_is_named_with_its_line() -> None:
+    app, _ = make()
+    async with app.run_test(size=(100, 30)) as pilot:
+        form = await open_form(app, pilot)
+        form.query_one(TextArea).text = "#!/bin/bash\n#SBATCH --mem=lots\n"
+        await until(pilot, lambda: "line 2" in words(form, "problem"))
+
+
+async def test_a_lost_answer_keeps_the_key() -> None:
+    app, channel = make()
+    channel.answers[requests.Submit] = Refused("no_controller", "the connection was lost")
+    async with app.run_test(size=(80, 24)) as pilot:
+        form = await open_form(app, pilot)
+        form.query_one("#draft-command", Input).value = "x"
+        await pilot.press("f2")
+        await until(pilot, lambda: isinstance(app.screen, Popup))
+        await pilot.press("escape")
+        del channel.answers[requests.Submit]
+        await pilot.press("f2")
+        await until(pilot, lambda: not isinstance(app.screen, SubmitScreen))
+        keys = [one.key for one in channel.asked if isinstance(one, requests.Submit)]
+        assert len(keys) == 2 and keys[0] == keys[1]
+
+
+async def test_never_and_later_are_told() -> None:
+    front = Reason(Why.PRIORITY, "", (JobNumber(4711),))
+    now = sample.NOW
+    assert estimate_words(Forecast(JobNumber(0), start=now), now) == ("Would start now", "-good")
+    later = Forecast(JobNumber(0), (front,), now + 7_200, ("gpu07",))
+    assert estimate_words(later, now) == ("Would start in 2 h on gpu07 behind 4711", "-wait")
+    assert estimate_words(Forecast(JobNumber(0), never="no such GPU"), now) == ("Never: no such GPU", "-bad")
+
+
+async def test_the_file_picker_and_the_confined_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "job.sh").write_text("#!/bin/bash\n#SBATCH -J from-file\nhostname\n")
+    monkeypatch.chdir(tmp_path)
+    assert complete_path(str(tmp_path / "jo")) == str(tmp_path / "job.sh")
+    assert complete_path(str(tmp_path / "nothing")) is None
+    app, channel = make()
+    async with app.run_test(size=(100, 30)) as pilot:
+        form = await open_form(app, pilot)
+        await pilot.press("f3")
+        await until(pilot, lambda: isinstance(app.screen, PickFile))
+        await pilot.pause(0.3)
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: app.screen is form)
+        assert form.query_one("#draft-file", Input).value == str(tmp_path / "job.sh")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: any(isinstance(one, requests.Submit) for one in channel.asked))
+        assert channel.asked[-1].spec.name == "from-file"
+    monkeypatch.setenv("FLAGPLOT_CONFINED", "1")
+    app, _ = make()
+    async with app.run_test(size=(100, 30)) as pilot:
+        form = await open_form(app, pilot)
+        assert form.query_one("#draft-file", Input).disabled
+        await pilot.press("f3")
+        await until(pilot, lambda: isinstance(app.screen, Popup))
