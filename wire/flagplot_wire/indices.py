@@ -45,3 +45,49 @@ def _number(text: str, whole: str) -> int:
     if value > MAX_INDEX:
         raise Refused("bad_indices", f"{value} in {whole!r} is above the highest index, {MAX_INDEX}")
     return value
+
+
+def _runs(text: str) -> list[tuple[int, int]]:
+    """The runs of a compressed list (no steps), in order."""
+    found = []
+    for part in text.split(","):
+        low, dash, high = part.partition("-")
+        found.append((int(low), int(high if dash else low)))
+    return found
+
+
+def count_indices(compressed: str) -> int:
+    """How many indices a list written by `compress_indices` holds, without expanding it."""
+    return sum(high - low + 1 for low, high in _runs(compressed)) if compressed else 0
+
+
+def first_indices(compressed: str, most: int) -> list[int]:
+    """The lowest `most` indices of a list written by `compress_indices`."""
+    found: list[int] = []
+    for low, high in _runs(compressed) if compressed else ():
+        found.extend(range(low, min(high, low + most - len(found) - 1) + 1))
+        if len(found) >= most:
+            break
+    return found
+
+
+def has_index(compressed: str, index: int) -> bool:
+    """True when a list written by `compress_indices` holds `index`."""
+    return any(low <= index <= high for low, high in (_runs(compressed) if compressed else ()))
+
+
+def remove_index(compressed: str, index: int) -> str:
+    """The list without `index`; the cost grows with the number of runs, not of indices."""
+    kept: list[str] = []
+    for low, high in _runs(compressed) if compressed else ():
+        spans = [(low, index - 1), (index + 1, high)] if low <= index <= high else [(low, high)]
+        kept.extend(str(start) if start == end else f"{start}-{end}" for start, end in spans if start <= end)
+    return ",".join(kept)
+
+
+def mask_of(compressed: str) -> int:
+    """A bit mask with the bits of the list set."""
+    mask = 0
+    for low, high in _runs(compressed) if compressed else ():
+        mask |= ((1 << (high - low + 1)) - 1) << low
+    return mask

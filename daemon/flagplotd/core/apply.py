@@ -1,0 +1,100 @@
+"""The only writer of the state: applies events, live and in replay. Applying one twice changes nothing."""
+
+from __future__ import annotations
+
+import msgspec
+
+from flagplot_wire import events as ev
+from flagplot_wire.ids import JobNumber
+from flagplot_wire.indices import mask_of
+from flagplot_wire.job import Job
+from flagplot_wire.job import State as JobState
+from flagplotd.core.state import NodeUse, State
+
+HOLDING = frozenset({JobState.RUNNING, JobState.SUSPENDED, JobState.COMPLETING})
+"""States in which a job holds its allocation."""
+
+
+def apply(state: State, body: ev.Body) -> None:
+    """Change `state` as the event says."""
+    match body:
+        case ev.JobAdded(job):
+            put_job(state, job)
+        case ev.JobChanged(number, status):
+            if number in state.jobs:
+                put_job(state, msgspec.structs.replace(state.jobs[number], status=status))
+        case ev.JobSpecChanged(number, spec):
+            if number in state.jobs:
+                put_job(state, msgspec.structs.replace(state.jobs[number], spec=spec))
+        case ev.JobsForgotten(numbers):
+            for number in numbers:
+                _forget(state, number)
+        case ev.NodeChanged(node):
+            state.nodes[node.name] = node
+            state.use.setdefault(node.name, NodeUse())
+        case ev.NodeRemoved(name):
+            state.nodes.pop(name, None)
+            if name in state.use and not state.use[name].jobs:
+                del state.use[name]
+        case ev.PartitionChanged(partition):
+            state.partitions[partition.name] = partition
+        case ev.ControllerStarted(epoch):
+            state.epoch = epoch
+
+
+def put_job(state: State, job: Job) -> None:
+    """Store a job's record and keep what follows from it: use, pending, active, elements, next number."""
+    number = job.number
+    before = state.jobs.get(number)
+    if before is not None and holds(before):
+        _account(state, before, -1)
+    state.jobs[number] = job
+    if holds(job):
+        _account(state, job, 1)
+    _member(state.active, number, holds(job))
+    _member(state.pending, number, job.status.state is JobState.PENDING)
+    if job.array_index is not None:
+        state.elements.setdefault(job.array_number, {})[job.array_index] = number
+    state.next_number = max(state.next_number, number + 1)
+    if job.status.state is not JobState.PENDING:
+        state.forecasts.pop(number, None)
+
+
+def holds(job: Job) -> bool:
+    """True when the job holds resources."""
+    return job.status.allocation is not None and job.status.state in HOLDING and not job.is_array
+
+
+def _member(numbers: set[JobNumber], number: JobNumber, wanted: bool) -> None:
+    if wanted:
+        numbers.add(number)
+    else:
+        numbers.discard(number)
+
+
+def _account(state: State, job: Job, sign: int) -> None:
+    assert job.status.allocation is not None
+    for part in job.status.allocation.nodes:
+        use = state.use.setdefault(part.node, NodeUse())
+        mask = mask_of(part.cpu_ids)
+        use.cpus = use.cpus | mask if sign > 0 else use.cpus & ~mask
+        use.memory_mib += sign * part.memory_mib
+        for gpu in part.gpus:
+            use.gpu_shards.extend([0] * (gpu.index + 1 - len(use.gpu_shards)))
+            use.gpu_shards[gpu.index] += sign * gpu.shards
+        _member(use.jobs, job.number, sign > 0)
+
+
+def _forget(state: State, number: JobNumber) -> None:
+    job = state.jobs.pop(number, None)
+    if job is None:
+        return
+    if holds(job):
+        _account(state, job, -1)
+    state.active.discard(number)
+    state.pending.discard(number)
+    state.forecasts.pop(number, None)
+    state.live.pop(number, None)
+    state.elements.pop(number, None)
+    if job.array_index is not None and job.array_number in state.elements:
+        state.elements[job.array_number].pop(job.array_index, None)

@@ -1,0 +1,104 @@
+"""What must always be true of the state; recomputed from scratch, for tests and `flagplotd check`."""
+
+from __future__ import annotations
+
+from flagplot_wire.indices import count_indices, mask_of
+from flagplot_wire.job import State as JobState
+from flagplotd.core.apply import holds
+from flagplotd.core.state import NodeUse, State
+
+
+def check(state: State) -> list[str]:
+    """Every violation as a sentence; an empty list when all is well."""
+    return [*_use(state), *_sets(state), *_arrays(state), *_capacity(state)]
+
+
+def _use(state: State) -> list[str]:
+    wrong: list[str] = []
+    summed: dict[str, NodeUse] = {}
+    for job in state.jobs.values():
+        if not holds(job) or job.status.allocation is None:
+            continue
+        for part in job.status.allocation.nodes:
+            use = summed.setdefault(part.node, NodeUse())
+            mask = mask_of(part.cpu_ids)
+            if use.cpus & mask:
+                wrong.append(f"{part.node}: CPUs {part.cpu_ids} of job {job.number} are held twice")
+            if mask.bit_count() != part.cpus:
+                wrong.append(f"{part.node}: job {job.number} counts {part.cpus} CPUs but lists {part.cpu_ids}")
+            use.cpus |= mask
+            use.memory_mib += part.memory_mib
+            for gpu in part.gpus:
+                use.gpu_shards.extend([0] * (gpu.index + 1 - len(use.gpu_shards)))
+                use.gpu_shards[gpu.index] += gpu.shards
+                if use.gpu_shards[gpu.index] > gpu.of:
+                    wrong.append(f"{part.node}: GPU {gpu.index} holds {use.gpu_shards[gpu.index]} of {gpu.of} shards")
+            use.jobs.add(job.number)
+    for name in sorted({*summed, *state.use}):
+        want, have = summed.get(name, NodeUse()), state.use.get(name, NodeUse())
+        shards = (_trim(want.gpu_shards), _trim(have.gpu_shards))
+        if (want.cpus, want.memory_mib, want.jobs) != (have.cpus, have.memory_mib, have.jobs) or shards[0] != shards[1]:
+            wrong.append(f"{name}: use is {have}, the jobs say {want}")
+    return wrong
+
+
+def _trim(shards: list[int]) -> list[int]:
+    kept = list(shards)
+    while kept and kept[-1] == 0:
+        kept.pop()
+    return kept
+
+
+def _sets(state: State) -> list[str]:
+    wrong = []
+    pending = {number for number, job in state.jobs.items() if job.status.state is JobState.PENDING}
+    active = {number for number, job in state.jobs.items() if holds(job)}
+    if pending != state.pending:
+        wrong.append(f"pending differs by {sorted(pending ^ state.pending)}")
+    if active != state.active:
+        wrong.append(f"active differs by {sorted(active ^ state.active)}")
+    if state.jobs and state.next_number <= max(state.jobs):
+        wrong.append(f"the next number, {state.next_number}, is taken")
+    for job in state.jobs.values():
+        status = job.status
+        if status.state in (JobState.RUNNING, JobState.COMPLETING) and not job.is_array and status.allocation is None:
+            wrong.append(f"job {job.number} is {status.state} and holds nothing")
+        if status.state.ended and status.ending is not None:
+            wrong.append(f"job {job.number} ended and is still ending")
+    return wrong
+
+
+def _arrays(state: State) -> list[str]:
+    wrong = []
+    for number, elements in state.elements.items():
+        array = state.jobs.get(number)
+        if array is None or array.spec.array is None:
+            wrong.append(f"elements of {number}, which is no array")
+            continue
+        jobs = [state.jobs[element] for element in elements.values()]
+        counts = (
+            sum(holds(job) for job in jobs),
+            sum(job.status.state.ended for job in jobs),
+            sum(job.status.state.ended and job.status.state is not JobState.COMPLETED for job in jobs),
+        )
+        status = array.status
+        if counts != (status.elements_running, status.elements_ended, status.elements_failed):
+            wrong.append(f"array {number} counts {status} but its elements {counts}")
+        if array.spec.array.limit and counts[0] > array.spec.array.limit:
+            wrong.append(f"array {number} runs {counts[0]} elements above its limit {array.spec.array.limit}")
+        if count_indices(status.waiting) + len(elements) > count_indices(array.spec.array.indices):
+            wrong.append(f"array {number} has more elements than indices")
+    return wrong
+
+
+def _capacity(state: State) -> list[str]:
+    wrong = []
+    for name, use in state.use.items():
+        node = state.nodes.get(name)
+        if node is None or node.inventory is None:
+            continue
+        if use.memory_mib > node.inventory.memory_mib:
+            wrong.append(f"{name}: {use.memory_mib} of {node.inventory.memory_mib} MiB are held")
+        if use.cpus & ~mask_of(node.inventory.cpu_ids):
+            wrong.append(f"{name}: CPUs are held that it does not have")
+    return wrong
