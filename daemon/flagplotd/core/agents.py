@@ -1,0 +1,174 @@
+"""Nodes come, go, report and are given up."""
+
+from __future__ import annotations
+
+import msgspec
+
+from flagplot_wire import events as ev
+from flagplot_wire.agentlink import Attempt, AttemptEnd
+from flagplot_wire.ids import JobNumber
+from flagplot_wire.job import Job
+from flagplot_wire.job import State as JobState
+from flagplot_wire.node import Node
+from flagplotd.core.lifecycle import attempt_ended, part_ended
+from flagplotd.core.orders import LaunchOn, StopOn
+from flagplotd.core.stepper import Stepper
+from flagplotd.core.stimuli import AgentJoined, AgentLost, AttemptEnded, Boot, InventoryChanged, Reported
+
+UNCONFIRMED_S = 30
+"""A start that a node has not confirmed for so long is sent again."""
+
+
+def boot(step: Stepper, stimulus: Boot) -> None:
+    """The controller starts: a new epoch, the configuration, and no agent connected yet."""
+    step.emit(ev.ControllerStarted(stimulus.epoch, stimulus.version))
+    for partition in stimulus.partitions:
+        if step.state.partitions.get(partition.name) != partition:
+            step.emit(ev.PartitionChanged(partition))
+    for name in stimulus.nodes:
+        if name not in step.state.nodes:
+            step.emit(ev.NodeChanged(Node(name, since=step.now), "configured"))
+    for node in list(step.state.nodes.values()):
+        if node.responding:
+            changed = msgspec.structs.replace(node, responding=False, since=step.now)
+            step.emit(ev.NodeChanged(changed, "lost"))
+    step.state.live.clear()
+
+
+def joined(step: Stepper, stimulus: AgentJoined) -> None:
+    """An agent connected: take its hardware and bring both sides' view of the attempts together."""
+    old = step.state.nodes.get(stimulus.node) or Node(stimulus.node)
+    rebooted = old.inventory is not None and old.inventory.boot_id != stimulus.inventory.boot_id
+    node = msgspec.structs.replace(
+        old,
+        inventory=stimulus.inventory,
+        responding=True,
+        since=step.now,
+        agent_version=stimulus.version,
+        down_reason="",
+    )
+    step.emit(ev.NodeChanged(node, "back" if old.inventory else "registered"))
+    for end in stimulus.ended:
+        attempt_ended(step, AttemptEnded(stimulus.node, end))
+    running = {(attempt.number, attempt.attempt) for attempt in stimulus.running}
+    for job in _jobs_on(step, stimulus.node):
+        live = step.live(job)
+        if (job.number, job.status.attempt) in running:
+            live.started.add(stimulus.node)
+            if job.status.state is JobState.COMPLETING:
+                step.order(StopOn(stimulus.node, job.number, job.status.attempt, step.state.settings.kill_wait_s))
+        elif stimulus.node in live.ended:
+            continue
+        elif rebooted:
+            _lose(step, job, stimulus.node, "the node was restarted")
+        else:
+            _launch_again(step, job, stimulus.node)
+    _stop_strangers(step, stimulus.node, stimulus.running)
+    step.replan()
+
+
+def reported(step: Stepper, stimulus: Reported) -> None:
+    """A heartbeat: what should run there and does not is asked for again, what should not is stopped."""
+    running = {(attempt.number, attempt.attempt) for attempt in stimulus.running}
+    for job in _jobs_on(step, stimulus.node):
+        live = step.live(job)
+        if (job.number, job.status.attempt) in running:
+            live.started.add(stimulus.node)
+        elif stimulus.node not in live.ended and step.now - job.status.start_time > UNCONFIRMED_S:
+            _launch_again(step, job, stimulus.node)
+    _stop_strangers(step, stimulus.node, stimulus.running)
+
+
+def _launch_again(step: Stepper, job: Job, node: str) -> None:
+    """Agents answer a repeated start with what became of it, so that it is safe to ask."""
+    assert job.status.allocation is not None
+    index = job.status.allocation.names.index(node)
+    step.order(LaunchOn(node, job.number, job.status.attempt, index))
+    if job.status.state is JobState.COMPLETING:
+        step.order(StopOn(node, job.number, job.status.attempt, step.state.settings.kill_wait_s))
+
+
+def _stop_strangers(step: Stepper, node: str, running: tuple[Attempt, ...]) -> None:
+    for attempt in running:
+        job = step.state.jobs.get(attempt.number)
+        ours = (
+            job is not None
+            and job.status.attempt == attempt.attempt
+            and attempt.number in (step.state.use[node].jobs if node in step.state.use else ())
+        )
+        if not ours:
+            step.order(StopOn(node, attempt.number, attempt.attempt, 0, "the controller knows no such attempt"))
+
+
+def lost(step: Stepper, stimulus: AgentLost) -> None:
+    """An agent is gone; its jobs are presumed to go on."""
+    node = step.state.nodes.get(stimulus.node)
+    if node is not None and node.responding:
+        step.emit(ev.NodeChanged(msgspec.structs.replace(node, responding=False, since=step.now), "lost"))
+        step.replan()
+
+
+def inventory_changed(step: Stepper, stimulus: InventoryChanged) -> None:
+    """A GPU failed or came back."""
+    node = step.state.nodes.get(stimulus.node)
+    if node is not None and node.inventory != stimulus.inventory:
+        step.emit(ev.NodeChanged(msgspec.structs.replace(node, inventory=stimulus.inventory), "hardware"))
+        step.replan()
+
+
+def tick(step: Stepper) -> None:
+    """Give up attempts whose lease is over, forget what ended long ago, wake the scheduler for what came due."""
+    settings = step.state.settings
+    if settings.lease_s:
+        for node in list(step.state.nodes.values()):
+            if not node.responding and node.since and step.now - node.since >= settings.lease_s:
+                for job in _jobs_on(step, node.name):
+                    if node.name not in step.live(job).ended:
+                        _lose(step, job, node.name, f"node {node.name} was not heard of for {settings.lease_s} s")
+    _forget(step)
+    if step.state.pending:
+        step.replan()
+
+
+def _lose(step: Stepper, job: Job, node: str, message: str) -> None:
+    part_ended(step, node, AttemptEnd(job.number, job.status.attempt, "lost", time=step.now, message=message))
+
+
+def _jobs_on(step: Stepper, node: str) -> list[Job]:
+    use = step.state.use.get(node)
+    return [step.state.jobs[number] for number in sorted(use.jobs)] if use else []
+
+
+def _forget(step: Stepper) -> None:
+    settings, state = step.state.settings, step.state
+    if len(state.jobs) == len(state.pending) + len(state.active):
+        return
+    ended = sorted(
+        (job.status.end_time, number)
+        for number, job in state.jobs.items()
+        if job.status.state.ended and job.array_index is None
+    )
+    surplus = max(len(ended) - settings.keep_ended, 0)
+    old = [
+        number
+        for position, (end_time, number) in enumerate(ended)
+        if position < surplus or step.now - end_time >= settings.keep_ended_s
+    ]
+    if not old:
+        return
+    wanted = _depended_on(step)
+    numbers: list[JobNumber] = []
+    for number in old:
+        if number not in wanted:
+            numbers += [*state.elements.get(number, {}).values(), number]
+    if numbers:
+        step.emit(ev.JobsForgotten(tuple(numbers)))
+
+
+def _depended_on(step: Stepper) -> set[int]:
+    found: set[int] = set()
+    for number in step.state.pending:
+        dependency = step.state.jobs[number].spec.dependency
+        for term in dependency.terms if dependency else ():
+            found.update(int(text.partition("_")[0]) for text in term.jobs)
+    return found

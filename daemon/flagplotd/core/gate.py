@@ -1,0 +1,139 @@
+"""Submission: who may, is it well formed, what the cluster fills in."""
+
+from __future__ import annotations
+
+import msgspec
+
+from flagplot_wire import events as ev
+from flagplot_wire.errors import Refused
+from flagplot_wire.ids import JobNumber
+from flagplot_wire.indices import expand_indices
+from flagplot_wire.job import Job, JobSpec, Request, Status
+from flagplot_wire.node import Partition
+from flagplot_wire.replies import Submitted
+from flagplot_wire.text import clean
+from flagplot_wire.units import format_limit
+from flagplotd.core.state import State, Who
+from flagplotd.core.stepper import Stepper
+from flagplotd.core.stimuli import SubmitJob
+
+MAX_NAME = 256
+
+
+def submit(step: Stepper, stimulus: SubmitJob) -> Submitted:
+    """Accept a job; the same key of the same user answers with the job it made. Raises `Refused`."""
+    state, who = step.state, stimulus.who
+    known = state.by_key.get((who.user, stimulus.key))
+    if known is not None and not stimulus.dry_run:
+        return Submitted(known, again=True)
+    if len(state.pending) + len(state.active) >= state.settings.max_jobs:
+        raise Refused("too_many_jobs", f"the cluster holds its most jobs, {state.settings.max_jobs}", "try again later")
+    spec = check_spec(state, stimulus.spec, who)
+    if stimulus.never:
+        raise Refused("never_fits", stimulus.never)
+    if stimulus.dry_run:
+        return Submitted(JobNumber(0))
+    number = JobNumber(state.next_number)
+    status = Status(
+        submit_time=step.now,
+        eligible_time=max(step.now, spec.begin),
+        waiting=spec.array.indices if spec.array else "",
+    )
+    step.emit(ev.JobAdded(Job(number, who.user, who.uid, spec, status, who.gid)))
+    state.by_key[who.user, stimulus.key] = number
+    step.replan()
+    return Submitted(number)
+
+
+def check_spec(state: State, spec: JobSpec, who: Who) -> JobSpec:
+    """The spec with what the cluster fills in; raises `Refused` for what it cannot take."""
+    if not spec.work_dir.startswith("/"):
+        raise Refused("bad_request", f"the working folder {clean(spec.work_dir)!r} is no absolute path")
+    partition = find_partition(state, spec.partition, who)
+    request = check_request(state, spec.request, partition)
+    if spec.array is not None:
+        check_array(state, spec)
+    check_dependency(state, spec)
+    if spec.nice < 0 and not who.operator:
+        raise Refused("not_permitted", "only operators may raise a priority (a negative --nice)")
+    hold = spec.hold if spec.hold != "admin" or who.operator else "user"
+    return msgspec.structs.replace(
+        spec,
+        name=clean(spec.name)[:MAX_NAME] or "job",
+        comment=clean(spec.comment)[:1024],
+        partition=partition.name,
+        request=request,
+        hold=hold,
+    )
+
+
+def find_partition(state: State, name: str, who: Who) -> Partition:
+    """The named partition, or the default one."""
+    if not state.partitions:
+        raise Refused("no_partition", "the cluster has no partition", "add one to flagplotd.toml")
+    if not name:
+        default = next((part for part in state.partitions.values() if part.default), None)
+        partition = default or next(iter(state.partitions.values()))
+    elif name in state.partitions:
+        partition = state.partitions[name]
+    else:
+        there = ", ".join(state.partitions)
+        raise Refused("no_partition", f"there is no partition {clean(name)!r}", f"there are: {there}")
+    if partition.allow_users and who.user not in partition.allow_users and not who.operator:
+        raise Refused("not_permitted", f"partition {partition.name} is not open to {who.user}")
+    return partition
+
+
+def check_request(state: State, request: Request, partition: Partition) -> Request:
+    """Whole numbers that make sense, the partition's limits, and nodes that exist."""
+    whole = request.gpus or request.gpus_per_node or request.gpus_per_task
+    if (request.shards or request.vram_mib) and whole:
+        raise Refused("bad_gres", "whole GPUs and a share of a GPU in one job: it may have one kind only")
+    counts = (request.nodes_min, request.cpus_per_task)
+    others = (request.tasks, request.tasks_per_node, request.shards, request.vram_mib, request.time_limit_s or 0)
+    memory = (request.mem_per_node_mib, request.mem_per_cpu_mib, request.mem_per_gpu_mib)
+    if min(counts) < 1 or min(others) < 0 or min(value or 0 for value in memory) < 0:
+        raise Refused("bad_request", "a count in the request is negative or zero")
+    if request.nodes_max < request.nodes_min:
+        raise Refused("bad_request", f"at most {request.nodes_max} nodes is fewer than at least {request.nodes_min}")
+    for name in (*request.nodelist, *request.exclude):
+        if state.nodes and name not in state.nodes:
+            raise Refused("no_node", f"there is no node {clean(name)!r}", "flagplot nodes lists them")
+    if partition.max_nodes and request.nodes_min > partition.max_nodes:
+        raise Refused(
+            "partition_limit",
+            f"{request.nodes_min} nodes: partition {partition.name} gives at most {partition.max_nodes}",
+        )
+    limit = request.time_limit_s
+    if limit is None:
+        limit = partition.default_time_s or partition.max_time_s
+    elif partition.max_time_s and (limit == 0 or limit > partition.max_time_s):
+        raise Refused(
+            "partition_limit",
+            f"a time limit of {format_limit(limit)}: partition {partition.name} gives at most "
+            f"{format_limit(partition.max_time_s)}",
+            f"ask for -t {format_limit(partition.max_time_s)} or less",
+        )
+    return msgspec.structs.replace(request, time_limit_s=limit)
+
+
+def check_array(state: State, spec: JobSpec) -> None:
+    """An index must be below MaxArraySize, whatever their number."""
+    assert spec.array is not None
+    top = state.settings.max_array_size - 1
+    if not spec.array.indices or spec.array.limit < 0:
+        raise Refused("bad_array", "the array names no index")
+    highest = max(int(word) for word in spec.array.indices.replace("-", ",").split(","))
+    if highest > top:
+        raise Refused("bad_array", f"the array's index {highest} is above the highest, {top} (max_array_size - 1)")
+    if any(mark in spec.array.indices for mark in ":%"):
+        expand_indices(spec.array.indices)
+        raise Refused("bad_array", "an array's indices travel as plain runs such as 0-9,12")
+
+
+def check_dependency(state: State, spec: JobSpec) -> None:
+    """Jobs that are waited for must have existed."""
+    for term in spec.dependency.terms if spec.dependency else ():
+        for text in term.jobs:
+            if int(text.partition("_")[0]) >= state.next_number:
+                raise Refused("bad_dependency", f"there is no job {text} to wait for")

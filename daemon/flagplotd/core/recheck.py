@@ -1,0 +1,55 @@
+"""The second look at a planned start: does it still hold in the state of now?"""
+
+from __future__ import annotations
+
+from flagplot_wire.alloc import NodeAlloc
+from flagplot_wire.indices import has_index, mask_of
+from flagplotd.core import dependency
+from flagplotd.core.state import NodeUse, State
+from flagplotd.core.stimuli import Start
+
+
+def why_not(state: State, start: Start, now: int) -> str:
+    """Why this start no longer holds; empty when it does."""
+    job = state.jobs.get(start.number)
+    if job is None or start.number not in state.pending:
+        return "the job is not pending"
+    if job.spec.hold or job.spec.begin > now or job.status.retry_at > now:
+        return "the job may not start yet"
+    if dependency.check(state, job, now)[0] != "ok":
+        return "a dependency does not hold"
+    if job.spec.array is not None:
+        limit = job.spec.array.limit
+        if not job.status.waiting or (start.index is not None and not has_index(job.status.waiting, start.index)):
+            return "the element was started or cancelled"
+        if limit and job.status.elements_running >= limit:
+            return "the array's limit is reached"
+    elif job.array_index is not None:
+        array = state.jobs.get(job.array_number)
+        limit = array.spec.array.limit if array is not None and array.spec.array is not None else 0
+        if array is not None and limit and array.status.elements_running >= limit:
+            return "the array's limit is reached"
+    for part in start.allocation.nodes:
+        if reason := _node_cannot(state, part):
+            return f"{part.node}: {reason}"
+    return ""
+
+
+def _node_cannot(state: State, part: NodeAlloc) -> str:
+    node = state.nodes.get(part.node)
+    if node is None or node.inventory is None or not node.responding or node.drain is not None:
+        return "is not available"
+    use = state.use.get(part.node, NodeUse())
+    mask = mask_of(part.cpu_ids)
+    if mask & use.cpus or mask & ~mask_of(node.inventory.cpu_ids):
+        return "the CPUs are taken"
+    if use.memory_mib + part.memory_mib > node.inventory.memory_mib:
+        return "the memory is taken"
+    for gpu in part.gpus:
+        if gpu.index >= len(node.inventory.gpus):
+            return "there is no such GPU"
+        held = use.gpu_shards[gpu.index] if gpu.index < len(use.gpu_shards) else 0
+        card = node.inventory.gpus[gpu.index]
+        if card.fault or held + gpu.shards > card.shards:
+            return f"GPU {gpu.index} is taken"
+    return ""
