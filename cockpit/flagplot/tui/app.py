@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, ClassVar, Protocol, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Protocol
 
-from rich.style import Style
 from textual import events
-from textual.app import App, ComposeResult, SystemCommand
+from textual.app import ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.screen import Screen
+from textual.widgets import Input, TextArea
 
 from flagplot.client.calls import Calls
 from flagplot.client.mirror import Mirror
-from flagplot.tui import commands, rights
+from flagplot.tui import commands
 from flagplot.tui.main_view import MainView
 from flagplot.tui.registry import VIEWS, ViewEntry
-from flagplot.tui.roles import owner_colour, parse_style, role_style
-from flagplot.tui.screens.confirm import Popup, TooSmall
+from flagplot.tui.screens.confirm import TooSmall
+from flagplot.tui.services import Services
 from flagplot.tui.widgets.hints import Hints
 from flagplot.tui.widgets.prompt import Prompt
 from flagplot.tui.widgets.topline import TopLine
 from flagplot_wire.errors import Refused
+from flagplot_wire.hostlist import compress_hosts
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import State
-from flagplot_wire.replies import Acted, Welcome
-from flagplot_wire.text import clean
 
-T = TypeVar("T")
 TICK_S = 0.2
 """A view is brought up to date at most five times a second."""
 SMALLEST = (60, 16)
@@ -46,7 +45,7 @@ class LiveConnection(Protocol):
         """Connect, keep the mirror up to date, reconnect for ever."""
 
 
-class FlagplotApp(App[int]):
+class FlagplotApp(Services):
     """The cockpit over a mirror and calls. With `live` None nothing is connected (tests)."""
 
     TITLE = "flagplot"
@@ -65,7 +64,7 @@ class FlagplotApp(App[int]):
         Binding("at", "command_log", "Command log", show=False),
         Binding("escape", "back", "Back", show=False),
         Binding("q,ctrl+q", "quit", "Quit", show=False),
-        Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
+        Binding("ctrl+c", "interrupt", "Close the form, or quit", show=False, priority=True),
         Binding("ctrl+r", "refresh_now", "Redraw", show=False),
     ]
 
@@ -79,123 +78,16 @@ class FlagplotApp(App[int]):
         read_only: bool = False,
         theme: str | None = None,
     ) -> None:
-        super().__init__()
-        self.mirror, self.calls, self.live = mirror, calls, live
-        self.read_only = read_only
-        self.confined = os.environ.get("FLAGPLOT_CONFINED") == "1"
+        super().__init__(mirror, calls, clock or (lambda: int(time.time())), read_only)
+        self.live = live
         self.views: tuple[ViewEntry, ...] = VIEWS
         self.trail: list[str] = []
-        self.command_log: list[tuple[int, str, str]] = []
-        """(time, command line, outcome) of every action, oldest first."""
         self.draft: dict[str, str] = {}
-        self._clock = clock or (lambda: int(time.time()))
         self._theme_wanted = theme
-        self._roles: dict[str, Style] = {}
         self._seen: tuple[int, int, str] = (-1, -1, "")
         self._counted = -1
         self.running = self.pending = 0
         self._not_before = 0.0
-
-    # what views use
-
-    def now(self) -> int:
-        """Epoch seconds."""
-        return self._clock()
-
-    def role(self, role: str) -> Style:
-        """The style of a role (see `flagplot.tui.roles`)."""
-        if role not in self._roles:
-            self._roles[role] = role_style(role, self.theme_variables)
-        return self._roles[role]
-
-    def owner_colour(self, user: str) -> str:
-        """The colour of a user, the same on every screen."""
-        return owner_colour(user, self.user, self.theme_variables)
-
-    @property
-    def welcome(self) -> Welcome | None:
-        """Who we are to the controller, once it told."""
-        return self.mirror.welcome
-
-    @property
-    def user(self) -> str:
-        """The name the controller knows us by (empty: not yet told)."""
-        return self.mirror.welcome.user if self.mirror.welcome else ""
-
-    @property
-    def role_word(self) -> str:
-        """The highest role."""
-        return rights.role_word(self.mirror.welcome)
-
-    def can(self, right: str, owner: str = "") -> bool:
-        """True when we may; see `flagplot.tui.rights.why_not` for the rights."""
-        return not self.why_not(right, owner)
-
-    def why_not(self, right: str, owner: str = "") -> str:
-        """A sentence why we may not (empty: we may)."""
-        if self.read_only:
-            return "This cockpit was started read-only."
-        return rights.why_not(self.mirror.welcome, right, owner)
-
-    def perform(
-        self,
-        command_line: str,
-        coro: Coroutine[Any, Any, T],
-        *,
-        success: str | Callable[[T], str],
-        then: Callable[[T], None] | None = None,
-    ) -> None:
-        """Run an action; success is a toast, failure a popup that stays, both are in the command log.
-
-        `command_line` is the same action as a CLI command. `then` is called with the result on success.
-        """
-        if not self.mirror.connected:
-            coro.close()
-            self.command_log.append((self.now(), command_line, "not sent: no connection"))
-            self.failure("Not connected: nothing was sent", [f"$ {command_line}", self.mirror.problem])
-            return
-        self.run_worker(self._perform(command_line, coro, success, then), group="actions")
-
-    async def _perform(
-        self,
-        command_line: str,
-        coro: Coroutine[Any, Any, T],
-        success: str | Callable[[T], str],
-        then: Callable[[T], None] | None,
-    ) -> None:
-        at = self.now()
-        try:
-            result = await coro
-        except Refused as refused:
-            self.command_log.append((at, command_line, f"refused: {refused.message}"))
-            self.failure(refused.message, [refused.hint, f"$ {command_line}"])
-            return
-        failed = [one for one in result.results if one.error] if isinstance(result, Acted) else []
-        if failed:
-            self.command_log.append((at, command_line, f"failed for {len(failed)}"))
-            lines = [f"{one.target}: {one.message or one.error}" for one in failed]
-            done = len(result.results) - len(failed) if isinstance(result, Acted) else 0
-            self.failure(f"Failed for {len(failed)}, done for {done}", [*lines, f"$ {command_line}"])
-            return
-        self.command_log.append((at, command_line, "done"))
-        self.say(success if isinstance(success, str) else success(result))
-        if then is not None:
-            then(result)
-
-    def say(self, text: str) -> None:
-        """A short toast."""
-        self.notify(clean(text), markup=False, timeout=4)
-
-    def failure(self, title: str, lines: Iterable[str] = ()) -> None:
-        """A popup that stays."""
-        self.push_screen(Popup(title, [line for line in lines if line]))
-
-    def owner_style(self, user: str) -> Style:
-        """The colour of a user as a style (none in themes without colour)."""
-        key = f"owner:{user}"
-        if key not in self._roles:
-            self._roles[key] = parse_style(self.owner_colour(user))
-        return self._roles[key]
 
     def frame_changed(self) -> None:
         """Redraw the top line and the hints where their text changed."""
@@ -236,14 +128,12 @@ class FlagplotApp(App[int]):
         self.push_screen(DrainDialog(names, reason))
 
     def resume_nodes(self, names: list[str]) -> None:
-        """Give nodes back to jobs (host lists)."""
+        """Give nodes back to jobs."""
         if refusal := self.why_not("resume"):
             self.failure("Not allowed", [refusal])
             return
-        nodes = tuple(names)
-        self.perform(
-            f"flagplot resume {','.join(nodes)}", self.calls.resume(nodes), success=f"Resumed {', '.join(nodes)}"
-        )
+        hosts = compress_hosts(names)
+        self.perform(f"flagplot resume {hosts}", self.calls.resume(tuple(names)), success=f"Resumed {hosts}")
 
     @property
     def active_view(self) -> MainView | None:
@@ -279,7 +169,14 @@ class FlagplotApp(App[int]):
         self.action_view("queue")
         self.set_interval(TICK_S, self.tick)
         if self.live is not None:
-            self.run_worker(self.live.run(), group="connection", exit_on_error=True)
+            self.run_worker(self._connect(self.live), group="connection")
+
+    async def _connect(self, live: LiveConnection) -> None:
+        try:
+            await live.run()
+        except Refused as refused:
+            self.mirror.problem = refused.message
+            self.failure(refused.message, [refused.hint])
 
     def _repaint(self) -> None:
         self._roles.clear()
@@ -416,6 +313,17 @@ class FlagplotApp(App[int]):
         self._repaint()
         self.show_now()
 
+    def action_interrupt(self) -> None:
+        """Copy what is selected in a form, else close the form, else quit."""
+        if len(self.screen_stack) == 1:
+            self.exit(0)
+            return
+        box = self.focused
+        if isinstance(box, (Input, TextArea)) and box.selected_text:
+            self.copy_to_clipboard(box.selected_text)
+        else:
+            self.screen.dismiss()
+
     async def action_quit(self) -> None:
         """Leave; jobs go on."""
         self.exit(0)
@@ -426,9 +334,15 @@ class FlagplotApp(App[int]):
 
 
 def run(target: Any, *, read_only: bool = False, theme: str | None = None) -> int:
-    """Open the cockpit on a cluster; returns the exit code."""
+    """Open the cockpit on a cluster; returns the exit code. Refused without a terminal."""
     from flagplot.client.live import Live
 
+    if not (sys.stdin.isatty() and sys.__stderr__ is not None and sys.__stderr__.isatty()):
+        raise Refused(
+            "no_terminal",
+            "The cockpit needs a terminal, and this is none",
+            "flagplot queue, nodes and gpus print instead; over ssh, ask for a terminal with -t",
+        )
     live = Live(target)
     app = FlagplotApp(mirror=live.mirror, calls=live.calls, live=live, read_only=read_only, theme=theme)
     code = app.run(mouse=os.environ.get("FLAGPLOT_MOUSE", "1") != "0")

@@ -11,6 +11,7 @@ from textual.app import SystemCommand
 
 from flagplot.view.queue import find_job
 from flagplot_wire.errors import Refused
+from flagplot_wire.hostlist import compress_hosts, expand_hosts
 from flagplot_wire.ids import parse_job_ref
 from flagplot_wire.requests import Act
 
@@ -70,9 +71,9 @@ def _run(app: FlagplotApp, name: str, rest: list[str]) -> None:
             raise Refused("usage", f":{name} needs jobs, such as :{name} 41")
         act(app, name, rest)
     elif name == "drain":
-        app.open_drain([_one(rest, ":drain gpu[01-03] reason")], " ".join(rest[1:]))
+        app.open_drain(_nodes(app, _one(rest, ":drain gpu[01-03] reason")), " ".join(rest[1:]))
     elif name == "resume":
-        app.resume_nodes([_one(rest, ":resume gpu[01-03]")])
+        app.resume_nodes(_nodes(app, _one(rest, ":resume gpu[01-03]")))
     elif name == "theme":
         set_theme(app, _one(rest, ":theme NAME"))
     elif name == "help":
@@ -83,6 +84,14 @@ def _run(app: FlagplotApp, name: str, rest: list[str]) -> None:
         app.exit(0)
     else:
         raise Refused("usage", f"There is no command :{name}", "Known: " + " ".join(completions(app)[:17]))
+
+
+def _nodes(app: FlagplotApp, hosts: str) -> list[str]:
+    names = expand_hosts(hosts)
+    unknown = [name for name in names if name not in app.mirror.nodes]
+    if unknown:
+        raise Refused("not_found", f"There is no node {compress_hosts(unknown)} in this cluster")
+    return names
 
 
 def _one(rest: list[str], example: str) -> str:

@@ -33,9 +33,7 @@ if not hasattr(sample, "NOW"):
 
 
 def make(**options: object) -> tuple[FlagplotApp, object]:
-    mirror = sample.sample_mirror(
-        **{key: options.pop(key) for key in ("user", "roles", "connected") if key in options}
-    )
+    mirror = sample.sample_mirror(**{key: options.pop(key) for key in ("user", "roles", "connected") if key in options})
     calls, channel = sample.sample_calls(mirror)
     return FlagplotApp(mirror=mirror, calls=calls, clock=lambda: sample.NOW, **options), channel  # type: ignore[arg-type]
 
@@ -299,3 +297,30 @@ async def test_quit_keys() -> None:
             await pilot.press(key)
             await pilot.pause()
         assert app.return_code == 0
+
+
+async def test_interrupt_closes_a_dialog_and_never_the_draft() -> None:
+    app, _ = make()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(app, pilot)
+        await pilot.press("ctrl+d")
+        await until(pilot, lambda: isinstance(app.screen, ConfirmDialog))
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+        assert app.is_running and app.return_code is None
+
+
+async def test_node_commands_take_host_lists() -> None:
+    app, channel = make()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(app, pilot)
+        await pilot.press(
+            "colon", *"resume", "space", *"gpu", "left_square_bracket", *"08,10", "right_square_bracket", "enter"
+        )
+        await until(pilot, lambda: channel.asked)  # type: ignore[attr-defined]
+        assert channel.asked == [requests.ResumeNodes(("gpu08", "gpu10"))]  # type: ignore[attr-defined]
+        await until(pilot, lambda: app.command_log)
+        assert app.command_log[0][1] == "flagplot resume gpu[08,10]"
+        await pilot.press("colon", *"resume", "space", *"gpu99", "enter")
+        await until(pilot, lambda: isinstance(app.screen, Popup))
+        assert "There is no node gpu99" in screen_text(app)

@@ -59,9 +59,7 @@ def test_a_running_job_does_not_wait_and_an_unexamined_one_says_so() -> None:
 def test_detail_of_every_job_is_safe_and_complete() -> None:
     mirror = sample.sample_mirror()
     for job in mirror.jobs.values():
-        text = lines(detail(mirror, job, sample.NOW)) + "".join(
-            part for part, _ in headline(mirror, job, sample.NOW)
-        )
+        text = lines(detail(mirror, job, sample.NOW)) + "".join(part for part, _ in headline(mirror, job, sample.NOW))
         assert all(char.isprintable() or char == "\n" for char in text)
         assert "State:" in text and "Asks for:" in text
     gang = lines(detail(mirror, mirror.jobs[JobNumber(40)], sample.NOW))
@@ -86,9 +84,9 @@ def test_usage_tells_unknown_from_zero() -> None:
 
 def test_bars() -> None:
     assert bar(None, 4) == "····"
-    assert bar(0, 4) == "░░░░"
-    assert bar(100, 4) == "████"
-    assert bar(50, 4) == "██░░"
+    assert bar(0, 4) == "────"
+    assert bar(100, 4) == "━━━━"
+    assert bar(50, 4) == "━━──"
     assert len(bar(33.3, 10)) == 10
 
 

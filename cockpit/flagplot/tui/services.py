@@ -1,0 +1,134 @@
+"""What views and dialogs ask of the app: styles, rights, and actions that never fail in silence."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeVar
+
+from rich.style import Style
+from textual.app import App
+
+from flagplot.client.calls import Calls
+from flagplot.client.mirror import Mirror
+from flagplot.tui import rights
+from flagplot.tui.roles import owner_colour, parse_style, role_style
+from flagplot.tui.screens.confirm import Popup
+from flagplot_wire.errors import Refused
+from flagplot_wire.replies import Acted, Welcome
+from flagplot_wire.text import clean
+
+T = TypeVar("T")
+
+
+class Services(App[int]):
+    """The app without its screens. `clock` gives epoch seconds."""
+
+    def __init__(self, mirror: Mirror, calls: Calls, clock: Callable[[], int], read_only: bool) -> None:
+        super().__init__()
+        self.mirror, self.calls = mirror, calls
+        self.read_only = read_only
+        self.confined = os.environ.get("FLAGPLOT_CONFINED") == "1"
+        self.command_log: list[tuple[int, str, str]] = []
+        """(time, command line, outcome) of every action, oldest first."""
+        self._clock = clock
+        self._roles: dict[str, Style] = {}
+
+    def now(self) -> int:
+        """Epoch seconds."""
+        return self._clock()
+
+    def role(self, role: str) -> Style:
+        """The style of a role (see `flagplot.tui.roles`)."""
+        if role not in self._roles:
+            self._roles[role] = role_style(role, self.theme_variables)
+        return self._roles[role]
+
+    def owner_colour(self, user: str) -> str:
+        """The colour of a user, the same on every screen."""
+        return owner_colour(user, self.user, self.theme_variables)
+
+    @property
+    def welcome(self) -> Welcome | None:
+        """Who we are to the controller, once it told."""
+        return self.mirror.welcome
+
+    @property
+    def user(self) -> str:
+        """The name the controller knows us by (empty: not yet told)."""
+        return self.mirror.welcome.user if self.mirror.welcome else ""
+
+    @property
+    def role_word(self) -> str:
+        """The highest role."""
+        return rights.role_word(self.mirror.welcome)
+
+    def can(self, right: str, owner: str = "") -> bool:
+        """True when we may; see `flagplot.tui.rights.why_not` for the rights."""
+        return not self.why_not(right, owner)
+
+    def why_not(self, right: str, owner: str = "") -> str:
+        """A sentence why we may not (empty: we may)."""
+        if self.read_only:
+            return "This cockpit was started read-only."
+        return rights.why_not(self.mirror.welcome, right, owner)
+
+    def perform(
+        self,
+        command_line: str,
+        coro: Coroutine[Any, Any, T],
+        *,
+        success: str | Callable[[T], str],
+        then: Callable[[T], None] | None = None,
+    ) -> None:
+        """Run an action; success is a toast, failure a popup that stays, both are in the command log.
+
+        `command_line` is the same action as a CLI command. `then` is called with the result on success.
+        """
+        if not self.mirror.connected:
+            coro.close()
+            self.command_log.append((self.now(), command_line, "not sent: no connection"))
+            self.failure("Not connected: nothing was sent", [f"$ {command_line}", self.mirror.problem])
+            return
+        self.run_worker(self._perform(command_line, coro, success, then), group="actions")
+
+    async def _perform(
+        self,
+        command_line: str,
+        coro: Coroutine[Any, Any, T],
+        success: str | Callable[[T], str],
+        then: Callable[[T], None] | None,
+    ) -> None:
+        at = self.now()
+        try:
+            result = await coro
+        except Refused as refused:
+            self.command_log.append((at, command_line, f"refused: {refused.message}"))
+            self.failure(refused.message, [refused.hint, f"$ {command_line}"])
+            return
+        failed = [one for one in result.results if one.error] if isinstance(result, Acted) else []
+        if failed:
+            self.command_log.append((at, command_line, f"failed for {len(failed)}"))
+            lines = [f"{one.target}: {one.message or one.error}" for one in failed]
+            done = len(result.results) - len(failed) if isinstance(result, Acted) else 0
+            self.failure(f"Failed for {len(failed)}, done for {done}", [*lines, f"$ {command_line}"])
+            return
+        self.command_log.append((at, command_line, "done"))
+        self.say(success if isinstance(success, str) else success(result))
+        if then is not None:
+            then(result)
+
+    def say(self, text: str) -> None:
+        """A short toast."""
+        self.notify(clean(text), markup=False, timeout=4)
+
+    def failure(self, title: str, lines: Iterable[str] = ()) -> None:
+        """A popup that stays."""
+        self.push_screen(Popup(title, [line for line in lines if line]))
+
+    def owner_style(self, user: str) -> Style:
+        """The colour of a user as a style (none in themes without colour)."""
+        key = f"owner:{user}"
+        if key not in self._roles:
+            self._roles[key] = parse_style(self.owner_colour(user))
+        return self._roles[key]
