@@ -164,7 +164,7 @@ class FlagplotApp(Services):
 
     def on_mount(self) -> None:
         """Take the theme, show the queue, connect."""
-        commands.set_theme(self, self._theme_wanted)
+        commands.start_theme(self, self._theme_wanted)
         self.theme_changed_signal.subscribe(self, lambda _: self._repaint())
         self.action_view("queue")
         self.set_interval(TICK_S, self.tick)

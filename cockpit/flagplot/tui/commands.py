@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from textual.app import SystemCommand
 
+from flagplot import theming
 from flagplot.view.queue import find_job
 from flagplot_wire.errors import Refused
 from flagplot_wire.hostlist import compress_hosts, expand_hosts
@@ -168,13 +169,31 @@ def open_edit(app: FlagplotApp, targets: list[str]) -> None:
         app.push_screen(EditScreen(jobs))
 
 
+def register_themes(app: FlagplotApp) -> None:
+    """Make our themes and the person's own known; one that cannot be read is told in a popup, the rest work."""
+    themes, problems = theming.load_all()
+    for theme in themes.values():
+        app.register_theme(theme.textual_theme)
+    if problems:
+        app.failure("Some of your themes cannot be used", problems)
+
+
 def set_theme(app: FlagplotApp, name: str | None) -> None:
-    """Take a theme by name; without one, the theme of the settings."""
-    if name is None:
-        return
+    """Take a theme by name; without one, `dark`, or `mono` where NO_COLOR is set."""
+    name = name or theming.default_name()
     if name not in app.available_themes:
         raise Refused("usage", f"There is no theme {name!r}", "Known: " + " ".join(sorted(app.available_themes)))
     app.theme = name
+
+
+def start_theme(app: FlagplotApp, name: str | None) -> None:
+    """Register the themes and take the first; a name that is none is told, and the default taken."""
+    register_themes(app)
+    try:
+        set_theme(app, name)
+    except Refused as refused:
+        set_theme(app, None)
+        app.failure(refused.message, [refused.hint])
 
 
 def palette(app: FlagplotApp) -> Iterable[SystemCommand]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from textual.binding import Binding, BindingType
 
 JOB_ACTIONS: list[BindingType] = [
-    Binding("n", "submit", "Submit"),
-    Binding("e", "edit", "Edit"),
-    Binding("h", "hold", "Hold"),
-    Binding("u", "release", "Release"),
-    Binding("ctrl+d,ctrl+k", "cancel", "Cancel job"),
-    Binding("R", "requeue", "Requeue", show=False),
+    Binding("n", "submit", "Submit", tooltip="Submit a new job"),
+    Binding("e", "edit", "Edit", tooltip="Edit the job: time limit, name, partition, …"),
+    Binding("ctrl+d,ctrl+k", "cancel", "Cancel job", tooltip="Cancel job, after asking"),
+    Binding("h", "hold", "Hold", tooltip="Hold: a pending job does not start"),
+    Binding("u", "release", "Release", tooltip="Release a held job"),
+    Binding("R", "requeue", "Requeue", show=False, tooltip="Requeue: stop it and start it anew, after asking"),
 ]
 """Cancelling and requeuing are on keys that no finger hits by mistake, and ask first."""
 

@@ -17,6 +17,7 @@ FALLBACK: dict[str, tuple[str, str]] = {
     # role: (theme variable of Textual, attributes)
     "plain": ("", ""),
     "bold": ("", "bold"),
+    "faint": ("text-muted", "dim"),
     "dim": ("text-muted", "dim"),
     "brand": ("accent", "bold"),
     "badge": ("warning", "bold reverse"),
@@ -62,7 +63,7 @@ OWNERS = ("#56b4e9", "#e69f00", "#009e73", "#cc79a7", "#f0e442", "#0072b2", "#d5
 
 def role_style(role: str, variables: Mapping[str, str]) -> Style:
     """The style of a role under a theme's variables."""
-    own = variables.get(role)
+    own = variables.get(f"role-{role}", variables.get(role))
     if own is not None:
         return parse_style(own)
     if role in CURSORS and (style := cursor_style(CURSORS[role], variables)):

@@ -22,9 +22,8 @@ def help_rows(bindings: Sequence[ActiveBinding]) -> list[tuple[str, str, str]]:
         binding = active.binding
         if binding.description:
             where = "Here" if binding.show else "Everywhere" if active.node is active.node.app else "Also here"
-            grouped.setdefault((where, binding.action, binding.description), []).append(
-                binding.key_display or key_name(binding.key)
-            )
+            words = binding.tooltip or binding.description
+            grouped.setdefault((where, binding.action, words), []).append(binding.key_display or key_name(binding.key))
     order = {"Here": 0, "Also here": 1, "Everywhere": 2}
     rows = [(where, "  ".join(dict.fromkeys(keys)), what) for (where, _, what), keys in grouped.items()]
     return sorted(rows, key=lambda row: order[row[0]])

@@ -25,15 +25,14 @@ class QueueView(MainView):
     title = "Queue"
     CHANGES = CHANGES
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "open", "Open"),
+        Binding("enter", "open", "Open", tooltip="Open the job's page"),
+        Binding("slash", "app.filter", "Filter", tooltip="Filter: words, !not, user: state: part: node: gpu>2"),
         *JOB_ACTIONS,
-        Binding("slash", "app.filter", "Filter"),
-        Binding("l", "open('output')", "Logs"),
-        Binding("space", "mark_hint", "Mark"),
-        Binding("o", "sort_next", "Sort"),
-        Binding("r", "reverse", "Reverse"),
-        Binding("a", "toggle_ended", "Ended"),
-        Binding("z", "toggle_fold", "Arrays"),
+        Binding("l", "open('output')", "Logs", tooltip="Follow the job's output"),
+        Binding("o", "sort_next", "Sort", tooltip="Sort by the next column"),
+        Binding("r", "reverse", "Reverse", tooltip="Reverse the order"),
+        Binding("a", "toggle_ended", "Ended", tooltip="Show or hide jobs that ended"),
+        Binding("z", "toggle_fold", "Arrays", tooltip="Arrays as one row, or every element"),
         Binding("d", "open('detail')", "Describe", show=False),
         Binding("y", "open('script')", "Script", show=False),
         Binding("p", "open('why')", "Why pending", show=False),
@@ -164,10 +163,6 @@ class QueueView(MainView):
         """The job page."""
         if (key := self.table.cursor_key) is not None:
             self.cockpit.open_job(JobNumber(key), tab)
-
-    def action_mark_hint(self) -> None:
-        """Mark the row (the table takes the key itself when it has the focus)."""
-        self.table.action_mark()
 
     def action_sort(self, key: str) -> None:
         """Sort by a column; the same again reverses."""

@@ -74,7 +74,8 @@ class Hints(Widget):
         app = cast("FlagplotApp", self.app)
         view = app.active_view
         bindings = view.bindings_shown if view else []
-        return hint_text(bindings, self.size.width, app.role("key"), app.role("dim"), "? keys  : command  q quit ")
+        tail = "? keys  : command  q quit " if self.size.width >= 100 else "? keys  q quit "
+        return hint_text(bindings, self.size.width, app.role("key"), app.role("dim"), tail)
 
     def update_if_changed(self) -> None:
         """Repaint when another key works now."""
