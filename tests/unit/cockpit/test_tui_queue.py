@@ -324,3 +324,22 @@ async def test_node_commands_take_host_lists() -> None:
         await pilot.press("colon", *"resume", "space", *"gpu99", "enter")
         await until(pilot, lambda: isinstance(app.screen, Popup))
         assert "There is no node gpu99" in screen_text(app)
+
+
+@pytest.mark.parametrize("theme", ["dark", "light", "colourblind", "mono"])
+async def test_themes_can_be_chosen_while_running(theme: str) -> None:
+    app, _ = make()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(app, pilot)
+        await pilot.press("colon", *"theme", "space", *theme, "enter")
+        await until(pilot, lambda: app.theme == theme)
+        await pilot.pause()
+        assert "llama-pretrain" in screen_text(app)
+
+
+async def test_an_unknown_theme_is_told() -> None:
+    app, _ = make(theme="nonsense")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, Popup))
+        await pilot.pause()
+        assert "There is no theme 'nonsense'" in screen_text(app) and app.theme == "dark"
