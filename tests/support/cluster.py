@@ -64,9 +64,7 @@ class Cluster:
         """Run one command that must succeed; returns its standard output."""
         done = self.run(*args, seconds=seconds)
         if done.returncode != 0:
-            pytest.fail(
-                f"flagplot {' '.join(args)}: exit {done.returncode}\n{done.stdout}{done.stderr}\n{self.logs()}"
-            )
+            pytest.fail(f"flagplot {' '.join(args)}: exit {done.returncode}\n{done.stdout}{done.stderr}\n{self.logs()}")
         return done.stdout.strip()
 
     def json(self, *args: str) -> Any:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
+from heapq import heappush
+
 import msgspec
 
 from flagplot_wire import events as ev
@@ -46,13 +49,21 @@ def put_job(state: State, job: Job) -> None:
     """Store a job's record and keep what follows from it: use, pending, active, elements, next number."""
     number = job.number
     before = state.jobs.get(number)
-    if before is not None and holds(before):
-        _account(state, before, -1)
+    if before is not None:
+        if holds(before):
+            _account(state, before, -1)
+        if (before.user, before.spec.name) != (job.user, job.spec.name):
+            _name(state, before, False)
     state.jobs[number] = job
     if holds(job):
         _account(state, job, 1)
     _member(state.active, number, holds(job))
     _member(state.pending, number, job.status.state is JobState.PENDING)
+    _name(state, job, number in state.active or number in state.pending)
+    if job.status.state is JobState.PENDING:
+        at = due_at(job)
+        if at and (before is None or due_at(before) != at):
+            heappush(state.due, (at, number))
     if job.array_index is not None:
         state.elements.setdefault(job.array_number, {})[job.array_index] = number
     state.next_number = max(state.next_number, number + 1)
@@ -63,6 +74,24 @@ def put_job(state: State, job: Job) -> None:
 def holds(job: Job) -> bool:
     """True when the job holds resources."""
     return job.status.allocation is not None and job.status.state in HOLDING and not job.is_array
+
+
+def due_at(job: Job) -> int:
+    """The first moment at which the job may start, as far as a clock alone decides (0: any)."""
+    return max(job.spec.begin, job.status.retry_at)
+
+
+def _name(state: State, job: Job, wanted: bool) -> None:
+    key = (job.user, job.spec.name)
+    numbers = state.names.setdefault(key, []) if wanted else state.names.get(key, [])
+    at = bisect_left(numbers, job.number)
+    there = at < len(numbers) and numbers[at] == job.number
+    if wanted and not there:
+        insort(numbers, job.number)
+    elif there and not wanted:
+        numbers.pop(at)
+        if not numbers:
+            del state.names[key]
 
 
 def _member(numbers: set[JobNumber], number: JobNumber, wanted: bool) -> None:
@@ -91,6 +120,7 @@ def _forget(state: State, number: JobNumber) -> None:
         return
     if holds(job):
         _account(state, job, -1)
+    _name(state, job, False)
     state.active.discard(number)
     state.pending.discard(number)
     state.forecasts.pop(number, None)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Literal
 
 from flagplot_wire.ids import JobNumber, parse_job_ref
-from flagplot_wire.job import DependencyTerm, Job
+from flagplot_wire.indices import has_index
+from flagplot_wire.job import DependencyTerm, Job, JobSpec
 from flagplot_wire.job import State as JobState
 from flagplotd.core.state import State
 
 Verdict = Literal["ok", "wait", "never"]
+MOST_NAMED = 10
+"""So many of the older jobs that a singleton waits for are named."""
 
 
 def check(state: State, job: Job, now: int) -> tuple[Verdict, tuple[JobNumber, ...]]:
@@ -31,15 +35,10 @@ def check(state: State, job: Job, now: int) -> tuple[Verdict, tuple[JobNumber, .
 
 def _term(state: State, job: Job, term: DependencyTerm, now: int) -> tuple[Verdict, tuple[JobNumber, ...]]:
     if term.kind == "singleton":
-        older = tuple(
-            other.number
-            for number in (*state.pending, *state.active)
-            if (other := state.jobs[number]).number < job.number
-            and other.user == job.user
-            and other.spec.name == job.spec.name
-            and (job.array_index is None or other.array_number != job.array_number)
-        )
-        return ("wait", tuple(sorted(older))) if older else ("ok", ())
+        same = state.names.get((job.user, job.spec.name), [])
+        older = same[: min(bisect_left(same, job.number), MOST_NAMED + 1)]
+        named = tuple(number for number in older if number != job.array_number)[:MOST_NAMED]
+        return ("wait", named) if named else ("ok", ())
     verdicts = [(_one(state, term, text, now), text) for text in term.jobs]
     for wanted in ("never", "wait"):
         blocking = [text for verdict, text in verdicts if verdict == wanted]
@@ -52,10 +51,13 @@ def _one(state: State, term: DependencyTerm, text: str, now: int) -> Verdict:
     ref = parse_job_ref(text)
     target = state.jobs.get(ref.number)
     if ref.indices is not None and target is not None:
-        element = state.elements.get(ref.number, {}).get(ref.indices[0])
-        if element is None:
-            return "wait" if target.status.waiting else "never"
-        target = state.jobs.get(element)
+        index = ref.indices[0]
+        element = state.elements.get(ref.number, {}).get(index)
+        if element is None and has_index(target.status.waiting, index):
+            return "wait"
+        if element is None and target.spec.array and has_index(target.spec.array.indices, index):
+            return "never" if term.kind == "afterok" else "ok"  # it was cancelled before it was split off
+        target = state.jobs.get(element) if element is not None else None
     if target is None:
         return "ok" if term.kind in ("after", "afterany") else "never"
     status = target.status
@@ -68,3 +70,27 @@ def _one(state: State, term: DependencyTerm, text: str, now: int) -> Verdict:
         return "ok"
     good = status.state is JobState.COMPLETED
     return "ok" if good == (term.kind == "afterok") else "never"
+
+
+def circle(state: State, number: JobNumber, spec: JobSpec) -> tuple[JobNumber, ...]:
+    """The way from `number` back to itself if it had the dependencies of `spec`; empty when there is none."""
+    came_from = dict.fromkeys(_targets(spec), number)
+    todo = list(came_from)
+    while todo:
+        at = todo.pop()
+        if at == number:
+            way = [came_from[at]]
+            while way[-1] != number:
+                way.append(came_from[way[-1]])
+            return (number, *reversed(way[:-1]), number)
+        job = state.jobs.get(at)
+        for target in _targets(job.spec) if job is not None and at in state.pending else ():
+            if target not in came_from:
+                came_from[target] = at
+                todo.append(target)
+    return ()
+
+
+def _targets(spec: JobSpec) -> list[JobNumber]:
+    terms = spec.dependency.terms if spec.dependency else ()
+    return [parse_job_ref(text).number for term in terms for text in term.jobs]

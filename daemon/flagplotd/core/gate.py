@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from flagplot_wire import events as ev
 from flagplot_wire.errors import Refused
-from flagplot_wire.ids import JobNumber
-from flagplot_wire.indices import expand_indices
+from flagplot_wire.ids import JobNumber, parse_job_ref
+from flagplot_wire.indices import has_index
 from flagplot_wire.job import Job, JobSpec, Request, Status
 from flagplot_wire.node import Partition
 from flagplot_wire.replies import Submitted
@@ -18,6 +20,8 @@ from flagplotd.core.stepper import Stepper
 from flagplotd.core.stimuli import SubmitJob
 
 MAX_NAME = 256
+MAX_COMMENT = 1024
+_RUNS = re.compile(r"\d{1,8}(-\d{1,8})?(,\d{1,8}(-\d{1,8})?)*", re.ASCII)
 
 
 def submit(step: Stepper, stimulus: SubmitJob) -> Submitted:
@@ -60,7 +64,7 @@ def check_spec(state: State, spec: JobSpec, who: Who) -> JobSpec:
     return msgspec.structs.replace(
         spec,
         name=clean(spec.name)[:MAX_NAME] or "job",
-        comment=clean(spec.comment)[:1024],
+        comment=clean(spec.comment)[:MAX_COMMENT],
         partition=partition.name,
         request=request,
         hold=hold,
@@ -121,19 +125,35 @@ def check_array(state: State, spec: JobSpec) -> None:
     """An index must be below MaxArraySize, whatever their number."""
     assert spec.array is not None
     top = state.settings.max_array_size - 1
-    if not spec.array.indices or spec.array.limit < 0:
+    if not spec.array.indices:
         raise Refused("bad_array", "the array names no index")
-    highest = max(int(word) for word in spec.array.indices.replace("-", ",").split(","))
-    if highest > top:
-        raise Refused("bad_array", f"the array's index {highest} is above the highest, {top} (max_array_size - 1)")
-    if any(mark in spec.array.indices for mark in ":%"):
-        expand_indices(spec.array.indices)
+    if spec.array.limit < 0:
+        raise Refused("bad_array", "the array's limit is negative", "write for example --array=0-9%2")
+    if not _RUNS.fullmatch(spec.array.indices):
         raise Refused("bad_array", "an array's indices travel as plain runs such as 0-9,12")
+    last = -1
+    for run in spec.array.indices.split(","):
+        low, _, high = run.partition("-")
+        if int(low) <= last or int(high or low) < int(low):
+            raise Refused("bad_array", f"the array's indices are not in order at {run}")
+        last = int(high or low)
+    if last > top:
+        raise Refused("bad_array", f"the array's index {last} is above the highest, {top} (max_array_size - 1)")
 
 
 def check_dependency(state: State, spec: JobSpec) -> None:
     """Jobs that are waited for must have existed."""
     for term in spec.dependency.terms if spec.dependency else ():
         for text in term.jobs:
-            if int(text.partition("_")[0]) >= state.next_number:
-                raise Refused("bad_dependency", f"there is no job {text} to wait for")
+            ref = parse_job_ref(text)
+            if ref.number >= state.next_number:
+                raise Refused("bad_dependency", f"there is no job {clean(text)} to wait for")
+            if ref.indices is None:
+                continue
+            if len(ref.indices) != 1:
+                raise Refused("bad_dependency", f"{clean(text)}: wait for the array, or name one element such as 41_3")
+            target = state.jobs.get(ref.number)
+            if target is not None and (
+                target.spec.array is None or not has_index(target.spec.array.indices, ref.indices[0])
+            ):
+                raise Refused("bad_dependency", f"job {ref.number} has no element {ref.indices[0]} to wait for")

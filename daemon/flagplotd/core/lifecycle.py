@@ -1,4 +1,4 @@
-"""An attempt's life: start, confirmations, ends, requeue; and the counters of its array."""
+"""An attempt's life: start, confirmations, ends, requeue."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import msgspec
 
 from flagplot_wire import events as ev
 from flagplot_wire.agentlink import Attempt, AttemptEnd
-from flagplot_wire.ids import JobNumber
-from flagplot_wire.indices import first_indices, has_index, remove_index
-from flagplot_wire.job import Job, Status
+from flagplot_wire.job import Job
 from flagplot_wire.job import State as JobState
 from flagplot_wire.node import Drain
+from flagplotd.core import arrays
 from flagplotd.core.apply import HOLDING
 from flagplotd.core.orders import AckOn, LaunchOn, StopOn
 from flagplotd.core.recheck import why_not
@@ -46,7 +45,9 @@ def start(step: Stepper, planned_start: Start) -> None:
     """Start a job or the next element of an array."""
     job = step.state.jobs[planned_start.number]
     if job.is_array:
-        job = split_off(step, job, planned_start.index)
+        job = arrays.split_off(step, job, planned_start.index)
+    else:
+        arrays.count(step, job, running=1)
     job = step.change(
         job,
         "started",
@@ -60,83 +61,11 @@ def start(step: Stepper, planned_start: Start) -> None:
         message="",
         allocation=planned_start.allocation,
         retry_at=0,
+        parts_ended=(),
     )
-    count_in_array(step, job, running=1)
     step.live(job)
     for index, name in enumerate(planned_start.allocation.names):
         step.order(LaunchOn(name, job.number, job.status.attempt, index))
-
-
-def split_off(step: Stepper, array: Job, index: int | None) -> Job:
-    """Make an element of an array a job of its own."""
-    if index is None or not has_index(array.status.waiting, index):
-        index = first_indices(array.status.waiting, 1)[0]
-    number = JobNumber(step.state.next_number)
-    element = Job(
-        number,
-        array.user,
-        array.uid,
-        msgspec.structs.replace(array.spec, array=None, dependency=None),
-        Status(
-            submit_time=array.status.submit_time,
-            eligible_time=array.status.eligible_time,
-            priority=array.status.priority,
-        ),
-        array.gid,
-        array.number,
-        index,
-    )
-    step.emit(ev.JobAdded(element))
-    step.change(array, "split", waiting=remove_index(array.status.waiting, index))
-    return step.state.jobs[number]
-
-
-def count_in_array(step: Stepper, job: Job, *, running: int = 0, ended: int = 0, failed: int = 0) -> None:
-    """Bring the counters of the job's array up to date and end the array with its last element."""
-    array = step.state.jobs.get(job.array_number) if job.array_index is not None else None
-    if array is None:
-        return
-    status = array.status
-    step.change(
-        array,
-        "counted",
-        elements_running=status.elements_running + running,
-        elements_ended=status.elements_ended + ended,
-        elements_failed=status.elements_failed + failed,
-        start_time=status.start_time or (step.now if running > 0 else 0),
-    )
-    settle_array(step, array.number)
-
-
-def settle_array(step: Stepper, number: JobNumber) -> None:
-    """Give an array record the state that follows from its elements."""
-    array = step.state.jobs[number]
-    status = array.status
-    if status.waiting:
-        if status.state is not JobState.PENDING and not status.state.ended:
-            step.change(array, "waiting", state=JobState.PENDING)
-        return
-    elements = step.state.elements.get(number, {})
-    if status.elements_ended < len(elements):
-        if status.state is JobState.PENDING:
-            step.change(array, "running", state=JobState.RUNNING)
-        elif status.state.ended:
-            step.change(array, "requeued", state=JobState.PENDING, end_time=0)
-            step.change(step.state.jobs[number], "running", state=JobState.RUNNING)
-        return
-    if status.state.ended:
-        return
-    states = {step.state.jobs[element].status.state for element in elements.values()}
-    if status.ending is JobState.CANCELLED or (JobState.CANCELLED in states and len(states) == 1):
-        final = JobState.CANCELLED
-    else:
-        final = JobState.FAILED if status.elements_failed else JobState.COMPLETED
-    step.change(array, "ended", state=final, end_time=step.now, ending=None, exit_code=_worst(step, elements))
-    step.replan()
-
-
-def _worst(step: Stepper, elements: dict[int, JobNumber]) -> int:
-    return max((step.state.jobs[element].status.exit_code or 0 for element in elements.values()), default=0)
 
 
 def attempt_started(step: Stepper, stimulus: AttemptStarted) -> None:
@@ -163,18 +92,23 @@ def part_ended(step: Stepper, node: str, end: AttemptEnd) -> None:
     if node not in names or node in live.ended:
         return
     live.ended.add(node)
+    all_ended = len(live.ended) == len(names)
+    changes: dict[str, Any] = {"parts_ended": tuple(name for name in names if name in live.ended)}
     if job.status.state is not JobState.COMPLETING:
-        final = _decides(job, node == names[0], end, len(live.ended) == len(names))
-        if final is None:
-            return
-        job = _begin_end(step, job, node, end, final)
-        for name in names:
-            if name not in live.ended:
-                step.order(StopOn(name, job.number, job.status.attempt, step.state.settings.kill_wait_s))
+        final = _decides(job, node == names[0], end, all_ended)
+        if final is not None:
+            changes |= _verdict(step, job, node, end, final)
+            for name in names:
+                if name not in live.ended:
+                    step.order(StopOn(name, job.number, job.status.attempt, step.state.settings.kill_wait_s))
     elif node == names[0] and job.status.exit_code is None and end.cause not in ("launch_failed", "lost"):
-        job = step.change(job, "exited", exit_code=end.exit_code, signal=end.signal)
-    if len(live.ended) == len(names):
-        finish(step, job)
+        changes |= {"exit_code": end.exit_code, "signal": end.signal}
+    if all_ended:
+        finish(step, job, end.time, **changes)
+    elif "ending" in changes:
+        step.change(job, "ending", state=JobState.COMPLETING, **changes)
+    else:
+        step.change(job, "part ended", **changes)
 
 
 def _decides(job: Job, first: bool, end: AttemptEnd, all_ended: bool) -> JobState | None:
@@ -188,37 +122,34 @@ def _decides(job: Job, first: bool, end: AttemptEnd, all_ended: bool) -> JobStat
     return outcome if outcome is not JobState.COMPLETED or all_ended else None
 
 
-def _begin_end(step: Stepper, job: Job, node: str, end: AttemptEnd, final: JobState) -> Job:
-    failed_to_launch = end.cause == "launch_failed"
-    message = end.message
-    changes: dict[str, Any] = {}
-    if failed_to_launch and not message.startswith(USER_FAULT):
+def _verdict(step: Stepper, job: Job, node: str, end: AttemptEnd, final: JobState) -> dict[str, Any]:
+    """What a deciding end changes of the job, beside its state; `ending` is the state to come."""
+    told = end.cause not in ("launch_failed", "lost")
+    changes: dict[str, Any] = {
+        "ending": final,
+        "exit_code": end.exit_code if told else None,
+        "signal": end.signal,
+        "message": end.message,
+        "launch_failures": 0,
+    }
+    if end.cause == "launch_failed" and end.message.startswith(USER_FAULT):
+        changes["message"] = end.message.removeprefix(USER_FAULT)
+    elif end.cause == "launch_failed":
         failures = job.status.launch_failures + 1
-        settings = step.state.settings
-        final = JobState.PENDING
-        message = f"could not start on {node}: {message}"
-        changes = {
+        message = f"could not start on {node}: {end.message}"
+        changes |= {
+            "ending": JobState.PENDING,
             "launch_failures": failures,
-            "retry_at": step.now + settings.launch_retry_s * 2 ** min(failures - 1, 8),
+            "retry_at": step.now + step.state.settings.launch_retry_s * 2 ** min(failures - 1, 8),
+            "message": message,
         }
         if _BROKEN_NODE.search(message):
             drain_broken(step, node, message)
-    elif failed_to_launch:
-        message = message.removeprefix(USER_FAULT)
-    elif final is JobState.NODE_FAIL:
-        message = message or f"node {node} failed"
+    elif end.cause == "lost":
+        changes["message"] = end.message or f"node {node} failed"
         if job.spec.requeue:
-            final = JobState.PENDING
-    return step.change(
-        job,
-        "ending",
-        state=JobState.COMPLETING,
-        ending=final,
-        exit_code=None if failed_to_launch or end.cause == "lost" else end.exit_code,
-        signal=end.signal,
-        message=message,
-        **changes,
-    )
+            changes["ending"] = JobState.PENDING
+    return changes
 
 
 def drain_broken(step: Stepper, node_name: str, message: str) -> None:
@@ -229,38 +160,50 @@ def drain_broken(step: Stepper, node_name: str, message: str) -> None:
         step.emit(ev.NodeChanged(msgspec.structs.replace(node, drain=drain), "drained", "flagplotd"))
 
 
-def finish(step: Stepper, job: Job) -> None:
-    """Every part of the attempt is known to have ended: the resources are free."""
+def finish(step: Stepper, job: Job, end_time: int = 0, **changes: Any) -> None:
+    """Every part of the attempt is known to have ended: the resources are free.
+
+    `end_time` is the node's word (0: unknown), taken where it lies between the start and now.
+    """
     step.state.live.pop(job.number, None)
-    final = job.status.ending or JobState.FAILED
+    final: JobState = changes.pop("ending", None) or job.status.ending or JobState.FAILED
     if final is JobState.PENDING:
-        back_to_pending(step, job)
+        back_to_pending(step, job, **changes)
         return
-    job = step.change(job, "ended", state=final, ending=None, end_time=step.now)
-    count_in_array(step, job, running=-1, ended=1, failed=int(final is not JobState.COMPLETED))
+    started = job.status.start_time
+    changes |= {
+        "state": final,
+        "ending": None,
+        "end_time": max(started, min(end_time or step.now, step.now)),
+        "parts_ended": (),
+    }
+    job = step.change(job, "ended", **changes)
+    arrays.count(step, job, running=-1, ended=1, failed=int(final is not JobState.COMPLETED))
     step.replan()
 
 
-def back_to_pending(step: Stepper, job: Job) -> None:
-    """Requeue: the same number, the next attempt. Too many launch failures hold the job."""
+def back_to_pending(step: Stepper, job: Job, **changes: Any) -> None:
+    """Requeue: the same number, the next attempt. Too many launch failures in a row hold the job."""
     was_ended, was_holding = job.status.state.ended, job.status.state in HOLDING
     failed = was_ended and job.status.state is not JobState.COMPLETED
-    if job.status.launch_failures >= step.state.settings.max_launch_failures:
+    failures = changes.get("launch_failures", job.status.launch_failures)
+    if failures >= step.state.settings.max_launch_failures:
         spec = msgspec.structs.replace(job.spec, hold="admin")
-        step.emit(ev.JobSpecChanged(job.number, spec, f"held after {job.status.launch_failures} failed starts"))
+        step.emit(ev.JobSpecChanged(job.number, spec, f"held after {failures} failed starts"))
         job = step.state.jobs[job.number]
-    job = step.change(
-        job,
-        "requeued",
-        state=JobState.PENDING,
-        ending=None,
-        allocation=None,
-        start_time=0,
-        end_time=0,
-        exit_code=None,
-        signal=0,
-        restarts=job.status.restarts + 1,
-        eligible_time=step.now,
-    )
-    count_in_array(step, job, running=-int(was_holding), ended=-int(was_ended), failed=-int(failed))
+    changes |= {
+        "state": JobState.PENDING,
+        "ending": None,
+        "allocation": None,
+        "start_time": 0,
+        "end_time": 0,
+        "exit_code": None,
+        "signal": 0,
+        "restarts": job.status.restarts + 1,
+        "eligible_time": step.now,
+        "parts_ended": (),
+    }
+    by = changes.pop("by", "")
+    job = step.change(job, "requeued", by, **changes)
+    arrays.count(step, job, running=-int(was_holding), ended=-int(was_ended), failed=-int(failed))
     step.replan()

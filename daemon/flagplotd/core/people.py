@@ -16,9 +16,10 @@ from flagplot_wire.job import State as JobState
 from flagplot_wire.node import Drain, Node
 from flagplot_wire.replies import Acted, ActedOn
 from flagplot_wire.text import clean
+from flagplotd.core import arrays
 from flagplotd.core import stimuli as st
 from flagplotd.core.apply import holds
-from flagplotd.core.lifecycle import back_to_pending, count_in_array, settle_array
+from flagplotd.core.lifecycle import back_to_pending
 from flagplotd.core.orders import SignalOn, StopOn
 from flagplotd.core.state import State, Who
 from flagplotd.core.stepper import Stepper
@@ -74,11 +75,9 @@ def act_on_jobs(step: Stepper, stimulus: st.ActOnJobs) -> Acted:
             return cancel(step, who, job, chosen, waiting)
         if request.verb == "requeue":
             return requeue(step, who, job, chosen)
-        if chosen is None:
-            return hold(step, who, job, request.verb == "hold")
         if waiting:
             raise Refused("bad_request", "elements that wait in an array are held with the whole array")
-        return ", ".join(hold(step, who, step.state.jobs[number], request.verb == "hold") for number in chosen)
+        return hold_all(step, who, job, chosen, request.verb == "hold")
 
     return each(request.jobs, one)
 
@@ -90,33 +89,29 @@ def cancel(step: Stepper, who: Who, job: Job, chosen: list[JobNumber] | None, wa
         return cancel_one(step, job, message, who.user)
     if chosen is None:
         if job.status.state.ended:
-            raise Refused("already_ended", f"job {job.display_id} ended as {job.status.state}")
-        elements = step.state.elements.get(job.number, {})
-        step.change(job, "cancelled", who.user, waiting="", ending=JobState.CANCELLED, message=message)
-        for number in list(elements.values()):
-            if not step.state.jobs[number].status.state.ended:
-                cancel_one(step, step.state.jobs[number], message, who.user)
-    else:
+            raise Refused("already_ended", f"job {job.display_id} already ended as {job.status.state}")
+        arrays.settle(step, job, "cancelled", who.user, waiting="", ending=JobState.CANCELLED, message=message)
+        chosen = list(step.state.elements.get(job.number, {}).values())
+    live = [number for number in chosen if not step.state.jobs[number].status.state.ended]
+    if waiting:
         left = job.status.waiting
         for index in waiting:
             left = remove_index(left, index)
-        step.change(job, "cancelled", who.user, waiting=left)
-        live = [number for number in chosen if not step.state.jobs[number].status.state.ended]
-        if not live and not waiting:
-            raise Refused("already_ended", "these elements have ended")
-        for number in live:
-            cancel_one(step, step.state.jobs[number], message, who.user)
-    settle_array(step, job.number)
+        arrays.settle(step, job, "cancelled", who.user, waiting=left)
+    elif not live and chosen and not step.state.jobs[job.number].status.message == message:
+        raise Refused("already_ended", f"job {step.state.jobs[chosen[0]].display_id} already ended")
+    for number in live:
+        cancel_one(step, step.state.jobs[number], message, who.user)
     return message
 
 
 def cancel_one(step: Stepper, job: Job, message: str, by: str) -> str:
     """Cancel one job that is no array record."""
     if job.status.state.ended:
-        raise Refused("already_ended", f"job {job.display_id} ended as {job.status.state}")
+        raise Refused("already_ended", f"job {job.display_id} already ended as {job.status.state}")
     if job.status.state is JobState.PENDING:
         job = step.change(job, "cancelled", by, state=JobState.CANCELLED, end_time=step.now, message=message)
-        count_in_array(step, job, ended=1, failed=1)
+        arrays.count(step, job, ended=1, failed=1)
         step.replan()
         return message
     stop(step, job, JobState.CANCELLED, message, by)
@@ -125,11 +120,12 @@ def cancel_one(step: Stepper, job: Job, message: str, by: str) -> str:
 
 def stop(step: Stepper, job: Job, ending: JobState, message: str, by: str) -> None:
     """End a running attempt; what follows is `ending`."""
+    cause = "cancelled" if ending is JobState.CANCELLED else "stopping"
     if job.status.state is JobState.COMPLETING:
-        if job.status.ending is JobState.PENDING and ending is JobState.CANCELLED:
-            step.change(job, "cancelled", by, ending=ending, message=message)
+        if job.status.ending is not ending and JobState.PENDING in (job.status.ending, ending):
+            step.change(job, cause, by, ending=ending, message=message)
         return
-    step.change(job, "cancelled", by, state=JobState.COMPLETING, ending=ending, message=message)
+    step.change(job, cause, by, state=JobState.COMPLETING, ending=ending, message=message)
     assert job.status.allocation is not None
     reason = f"CANCELLED BY {by}" if ending is JobState.CANCELLED else f"REQUEUED BY {by}"
     for name in job.status.allocation.names:
@@ -140,10 +136,12 @@ def stop(step: Stepper, job: Job, ending: JobState, message: str, by: str) -> No
 def send_signal(step: Stepper, job: Job, chosen: list[JobNumber] | None, signal: str) -> str:
     """Send one signal to running jobs."""
     name = signal.upper().removeprefix("SIG")
-    if not name.isalnum() or len(name) > 10:
+    if not (name.isascii() and name.isalnum()) or len(name) > 10:
         raise Refused("bad_request", f"{clean(signal)!r} is no signal", "write a name such as USR1")
-    numbers = chosen or list(step.state.elements.get(job.number, {}).values()) or [job.number]
-    running = [step.state.jobs[number] for number in numbers if step.state.jobs[number].status.state == "RUNNING"]
+    numbers = [job.number] if chosen is None else chosen
+    if job.is_array and chosen is None:
+        numbers = list(step.state.elements.get(job.number, {}).values())
+    running = [step.state.jobs[number] for number in numbers if step.state.jobs[number].status.state is JobState.RUNNING]
     if not running:
         raise Refused("not_running", f"job {job.display_id} is not running")
     for one in running:
@@ -151,6 +149,16 @@ def send_signal(step: Stepper, job: Job, chosen: list[JobNumber] | None, signal:
         for node in one.status.allocation.names:
             step.order(SignalOn(node, one.number, one.status.attempt, name))
     return f"sent SIG{name}"
+
+
+def hold_all(step: Stepper, who: Who, job: Job, chosen: list[JobNumber] | None, wanted: bool) -> str:
+    """Hold or release a job, an array with its pending elements, or some elements."""
+    numbers = [job.number] if chosen is None else chosen
+    if job.is_array and chosen is None:
+        elements = step.state.elements.get(job.number, {}).values()
+        numbers = [number for number in (job.number, *elements) if number in step.state.pending] or [job.number]
+    said = [hold(step, who, step.state.jobs[number], wanted) for number in numbers]
+    return said[0]
 
 
 def hold(step: Stepper, who: Who, job: Job, wanted: bool) -> str:
@@ -181,12 +189,12 @@ def requeue(step: Stepper, who: Who, job: Job, chosen: list[JobNumber] | None) -
     done = 0
     for number in numbers:
         one = step.state.jobs[number]
-        if holds(one):
+        if holds(one):  # the last wish wins, also over a cancel that is under way
             stop(step, one, JobState.PENDING, f"requeued by {who.user}", who.user)
             done += 1
         elif one.status.state.ended and not one.is_array:
-            step.change(one, "requeued", who.user, message=f"requeued by {who.user}")
-            back_to_pending(step, step.state.jobs[number])
+            changes = {"message": f"requeued by {who.user}", "launch_failures": 0, "by": who.user}
+            back_to_pending(step, one, **changes)
             done += 1
     if not done:
         raise Refused("not_running", f"job {job.display_id} is pending already")

@@ -16,6 +16,9 @@ def why_not(state: State, start: Start, now: int) -> str:
         return "the job is not pending"
     if job.spec.hold or job.spec.begin > now or job.status.retry_at > now:
         return "the job may not start yet"
+    partition = state.partitions.get(job.spec.partition)
+    if partition is None or not partition.up:
+        return "the partition is down"
     if dependency.check(state, job, now)[0] != "ok":
         return "a dependency does not hold"
     if job.spec.array is not None:
@@ -30,6 +33,8 @@ def why_not(state: State, start: Start, now: int) -> str:
         if array is not None and limit and array.status.elements_running >= limit:
             return "the array's limit is reached"
     for part in start.allocation.nodes:
+        if not partition.has(part.node):
+            return f"{part.node}: is not in partition {partition.name}"
         if reason := _node_cannot(state, part):
             return f"{part.node}: {reason}"
     return ""
@@ -50,6 +55,6 @@ def _node_cannot(state: State, part: NodeAlloc) -> str:
             return "there is no such GPU"
         held = use.gpu_shards[gpu.index] if gpu.index < len(use.gpu_shards) else 0
         card = node.inventory.gpus[gpu.index]
-        if card.fault or held + gpu.shards > card.shards:
+        if card.fault or gpu.of != card.shards or held + gpu.shards > card.shards:
             return f"GPU {gpu.index} is taken"
     return ""

@@ -60,11 +60,16 @@ class NodeUse:
 
 @dataclass(slots=True)
 class Live:
-    """What is known of a running attempt but not journalled: which nodes confirmed its start and its end."""
+    """What is known of a running attempt: which nodes confirmed its start and its end.
+
+    Only the ends are journalled too (`Status.parts_ended`). `missing` tells since when a node's heartbeats
+    lack a part whose start it had confirmed.
+    """
 
     attempt: int
     started: set[str] = field(default_factory=set)
     ended: set[str] = field(default_factory=set)
+    missing: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -72,7 +77,9 @@ class State:
     """The cluster. `jobs` holds live jobs and lately ended ones; `use` follows from their allocations.
 
     `elements` maps an array to index → number of its split-off elements; `by_key` maps (user, submit key) to
-    the job it made; `forecasts` and `live` are not journalled.
+    the job it made; `forecasts` and `live` are not journalled. `names` lists the numbers of pending and active
+    jobs by (user, name) in order; `due` is a heap of the times at which pending jobs may start; `swept_at` and
+    `planned_at` are when old jobs were last forgotten and a cycle was last wanted for the passing of time.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -89,3 +96,7 @@ class State:
     active: set[JobNumber] = field(default_factory=set)
     forecasts: dict[JobNumber, Forecast] = field(default_factory=dict)
     live: dict[JobNumber, Live] = field(default_factory=dict)
+    names: dict[tuple[str, str], list[JobNumber]] = field(default_factory=dict)
+    due: list[tuple[int, JobNumber]] = field(default_factory=list)
+    swept_at: int = 0
+    planned_at: int = 0

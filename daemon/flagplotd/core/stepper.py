@@ -22,6 +22,7 @@ class Stepper:
         self.now = now
         self.events: list[ev.Body] = []
         self.orders: list[Order] = []
+        self.wants_plan = False
 
     def emit(self, body: ev.Body) -> None:
         """Decide an event."""
@@ -34,7 +35,8 @@ class Stepper:
 
     def replan(self) -> None:
         """Want a scheduling cycle (once is enough)."""
-        if not any(isinstance(order, Replan) for order in self.orders):
+        if not self.wants_plan:
+            self.wants_plan = True
             self.orders.append(Replan())
 
     def change(self, job: Job, cause: str, by: str = "", **changes: Any) -> Job:
@@ -48,5 +50,5 @@ class Stepper:
         """What is known of the job's running attempt."""
         live = self.state.live.get(job.number)
         if live is None or live.attempt != job.status.attempt:
-            live = self.state.live[job.number] = Live(job.status.attempt)
+            live = self.state.live[job.number] = Live(job.status.attempt, ended=set(job.status.parts_ended))
         return live

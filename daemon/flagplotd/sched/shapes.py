@@ -1,0 +1,79 @@
+"""Requests as integers: what one node's part needs. Identical requests share one shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flagplot_wire.job import GpuCount, Request
+
+MEM_ALL, MEM_PART = -1, -2
+MAX_KINDS = 4
+"""Different GPU types in one request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What each of `least` to `most` nodes must give. `gpus` are (type word or "", count), typed ones first."""
+
+    least: int
+    most: int
+    tasks: int
+    cpu: int
+    mem: int
+    gpus: tuple[tuple[str, int], ...]
+    shards: int
+    vram: int
+    share_type: str
+    exclusive: bool
+    limit: int
+
+
+def shape_of(request: Request, forever: int) -> Shape:
+    """The shape of a request; totals over the job are spread evenly over its least number of nodes."""
+    least, most = request.nodes_min, max(request.nodes_max, request.nodes_min)
+    if request.tasks_per_node:
+        tasks = request.tasks_per_node
+        if request.tasks:
+            least = most = max(least, -(-request.tasks // tasks))
+    elif request.tasks:
+        tasks = -(-request.tasks // least)
+        most = least
+    else:
+        tasks = 1
+    gpus: dict[str, int] = {}
+    for gpu in request.gpus_per_node:
+        gpus[gpu.type] = gpus.get(gpu.type, 0) + gpu.count
+    if not request.gpus_per_node:
+        _spread(gpus, request.gpus, least)
+        if not request.gpus:
+            for gpu in request.gpus_per_task:
+                gpus[gpu.type] = gpus.get(gpu.type, 0) + gpu.count * tasks
+    cpu = tasks * request.cpus_per_task
+    count = sum(gpus.values())
+    if request.mem_per_node_mib is not None:
+        mem = request.mem_per_node_mib or MEM_ALL
+    elif request.mem_per_cpu_mib is not None:
+        mem = request.mem_per_cpu_mib * cpu
+    elif request.mem_per_gpu_mib is not None:
+        mem = request.mem_per_gpu_mib * max(count, 1)
+    else:
+        mem = MEM_PART
+    typed = tuple(sorted(gpus.items(), key=lambda pair: (not pair[0], pair[0])))
+    return Shape(
+        least,
+        most,
+        tasks,
+        cpu,
+        mem,
+        typed,
+        request.shards,
+        request.vram_mib,
+        request.share_type,
+        request.exclusive,
+        request.time_limit_s or forever,
+    )
+
+
+def _spread(gpus: dict[str, int], total: tuple[GpuCount, ...], nodes: int) -> None:
+    for gpu in total:
+        gpus[gpu.type] = gpus.get(gpu.type, 0) + -(-gpu.count // nodes)
