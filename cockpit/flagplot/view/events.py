@@ -1,0 +1,112 @@
+"""The journal in words: when, what, whom it concerns, who did it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flagplot.client.mirror import Mirror
+from flagplot.view.words import memory, state_look
+from flagplot_wire import events as ev
+from flagplot_wire.hostlist import compress_hosts
+from flagplot_wire.ids import JobNumber
+from flagplot_wire.job import Job, State, Status
+from flagplot_wire.text import clean
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """One entry: `job` or `node` is what Enter opens (0 and empty: nothing)."""
+
+    seq: int
+    time: int
+    glyph: str
+    role: str
+    what: str
+    target: str
+    text: str
+    by: str
+    job: JobNumber = JobNumber(0)
+    node: str = ""
+
+    @property
+    def words(self) -> str:
+        """What a filter searches."""
+        return f"{self.what} {self.target} {self.text} {self.by}".lower()
+
+
+def row_of(event: ev.Event, mirror: Mirror) -> EventRow:
+    """One event in words; jobs are named as they are known now."""
+    seq, time = event.seq, event.time
+    match event.body:
+        case ev.JobAdded(job):
+            text = f"{clean(job.spec.name)}  to {clean(job.spec.partition) or 'the default partition'}"
+            return EventRow(seq, time, "○", "state-pending", "submitted", job.display_id, text, job.user, job.number)
+        case ev.JobChanged(number, status, cause, by):
+            known = mirror.jobs.get(number)
+            look = state_look(known, status.state) if known else None
+            glyph, role = (look.glyph, look.role) if look else ("·", "plain")
+            target = known.display_id if known else str(number)
+            return EventRow(seq, time, glyph, role, clean(cause), target, _change(known, status), by, number)
+        case ev.JobSpecChanged(number, _, what, by):
+            known = mirror.jobs.get(number)
+            target = known.display_id if known else str(number)
+            return EventRow(seq, time, "✎", "plain", "changed", target, clean(what), by, number)
+        case ev.JobsForgotten(numbers):
+            text = f"{len(numbers)} ended job{'s' if len(numbers) != 1 else ''} left the queue; history keeps them"
+            return EventRow(seq, time, "·", "dim", "forgotten", "-", text, "")
+        case ev.NodeChanged(node, cause, by):
+            glyph, role = _NODE.get(cause, ("·", "plain"))
+            return EventRow(
+                seq, time, glyph, role, clean(cause), clean(node.name), _node_text(node), by, node=node.name
+            )
+        case ev.NodeRemoved(name, by):
+            return EventRow(seq, time, "⊘", "dim", "removed", clean(name), "", by)
+        case ev.PartitionChanged(partition, by):
+            text = "up" if partition.up else "down"
+            return EventRow(seq, time, "·", "plain", "partition", clean(partition.name), text, by)
+        case ev.ControllerStarted(epoch, version):
+            return EventRow(seq, time, "⚑", "brand", "controller", f"start {epoch}", f"version {clean(version)}", "")
+    raise TypeError(f"no words for {event.body!r}")
+
+
+_NODE = {
+    "registered": ("●", "good"),
+    "back": ("●", "good"),
+    "resumed": ("●", "good"),
+    "lost": ("✗", "bad"),
+    "drained": ("▼", "warning"),
+}
+
+
+def _node_text(node: ev.Node) -> str:
+    if node.drain is not None:
+        return f"drain: {clean(node.drain.reason)}"
+    if node.inventory is None:
+        return ""
+    if not node.responding:
+        return clean(node.down_reason) or "its agent is not connected"
+    gpus = f", {len(node.inventory.gpus)} GPUs" if node.inventory.gpus else ""
+    return f"{node.cpus} CPUs, {memory(node.inventory.memory_mib)}{gpus}"
+
+
+def _change(job: Job | None, status: Status) -> str:
+    name = f"{clean(job.spec.name)}  " if job else ""
+    where = f"on {compress_hosts(status.allocation.names)}" if status.allocation else ""
+    message = clean(status.message)
+    if status.state == State.RUNNING:
+        return f"{name}{where}"
+    code = f"exit code {status.exit_code}" if status.exit_code else ""
+    rest = message or code
+    return f"{name}{status.state.value.lower().replace('_', ' ')}{': ' + rest if rest else ''}"
+
+
+def select(mirror: Mirror, older: list[ev.Event], text: str) -> list[EventRow]:
+    """The entries to show, newest first: those that came live and the `older` ones asked for, each once."""
+    by_seq = {event.seq: event for event in older}
+    by_seq.update((event.seq, event) for event in mirror.recent)
+    rows = [row_of(by_seq[seq], mirror) for seq in sorted(by_seq, reverse=True)]
+    for token in text.lower().split():
+        negated, word = token.startswith("!"), token.removeprefix("!")
+        if word:
+            rows = [row for row in rows if (word in row.words) != negated]
+    return rows

@@ -1,0 +1,202 @@
+"""The map of nodes: how large the cells are, where each lies, and what is drawn in it. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from flagplot.view.bars import (
+    Piece,
+    bar,
+    cpus_words,
+    gpu_blocks,
+    gpus_words,
+    memory_words,
+)
+from flagplot.view.fleet import LOOKS, Fleet, NodeFact
+from flagplot_wire.text import fit, width
+
+ZOOMS = ("dot", "small", "large")
+MOST_SLOTS = 16
+"""GPUs drawn one by one in a cell; a node with more shows numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellSize:
+    """The cells of one zoom: `columns` wide with the gap, `rows` high with the gap."""
+
+    zoom: str
+    columns: int
+    rows: int
+    name: int
+    slots: int
+
+
+def cell_size(zoom: str, fleet: Fleet, names: list[str]) -> CellSize:
+    """The size of a cell that holds the longest of these names and the most GPUs."""
+    name = max((min(24, width(fleet.facts[one].name)) for one in names), default=6)
+    slots = max((len(fleet.facts[one].gpus) for one in names), default=0)
+    slots = min(MOST_SLOTS, max(slots, 5 if slots > MOST_SLOTS else 1))
+    if zoom == "large":
+        return CellSize(zoom, max(name + 14, slots + 14, 25), 5, name, slots)
+    if zoom == "small":
+        return CellSize(zoom, 2 + name + 1 + slots + 2, 1, name, slots)
+    return CellSize(zoom, 2, 1, name, slots)
+
+
+@dataclass(slots=True)
+class Layout:
+    """Where everything lies: `rows` are headings (no names) and rows of cells, from top to bottom."""
+
+    size: CellSize
+    across: int
+    rows: list[tuple[int, str, list[str]]] = field(default_factory=list)
+    """(first line, heading, names)."""
+    height: int = 0
+    _places: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def at_line(self, line: int) -> tuple[int, str, list[str]] | None:
+        """The row that covers a line of the map."""
+        index = bisect_right(self.rows, line, key=lambda row: row[0]) - 1
+        return self.rows[index] if index >= 0 and line < self.height else None
+
+    def at(self, x: int, line: int) -> str:
+        """The name of the node at a place; empty where there is none."""
+        row = self.at_line(line)
+        if row is None or not row[2] or x < 1:
+            return ""
+        column = (x - 1) // self.size.columns
+        return row[2][column] if column < len(row[2]) else ""
+
+    def place(self, name: str) -> tuple[int, int] | None:
+        """(row, column) of a node; None when it is not on the map."""
+        return self._places.get(name)
+
+    def move(self, name: str, across: int, down: int) -> str:
+        """The node one reaches from `name`; stays where the map ends."""
+        place = self._places.get(name)
+        if place is None:
+            return next(iter(self._places), "")
+        row, column = place
+        if across:
+            order = list(self._places)
+            at = order.index(name) + across
+            return order[max(0, min(at, len(order) - 1))]
+        step = 1 if down > 0 else -1
+        for _ in range(abs(down)):
+            following = row + step
+            while 0 <= following < len(self.rows) and not self.rows[following][2]:
+                following += step
+            if not 0 <= following < len(self.rows):
+                break
+            row = following
+        names = self.rows[row][2]
+        return names[min(column, len(names) - 1)]
+
+
+def lay_out(groups: list[tuple[str, list[str]]], size: CellSize, columns: int) -> Layout:
+    """Put groups of nodes into lines of `columns` cells; one line of heading above each titled group."""
+    layout = Layout(size, max(1, (columns - 2) // size.columns))
+    line = 0
+    for title, names in groups:
+        if title:
+            layout.rows.append((line, title, []))
+            line += 1
+        for start in range(0, len(names), layout.across):
+            some = names[start : start + layout.across]
+            for column, name in enumerate(some):
+                layout._places[name] = (len(layout.rows), column)
+            layout.rows.append((line, "", some))
+            line += size.rows
+    layout.height = line
+    return layout
+
+
+def choose_zoom(groups: list[tuple[str, list[str]]], fleet: Fleet, columns: int, lines: int) -> Layout:
+    """The largest cells with which everything fits, else dots."""
+    names = [name for _, some in groups for name in some]
+    for zoom in reversed(ZOOMS):
+        layout = lay_out(groups, cell_size(zoom, fleet, names), columns)
+        if layout.height <= lines or zoom == "dot":
+            break
+    return layout
+
+
+def cell(fact: NodeFact, size: CellSize, line: int) -> list[Piece]:
+    """One line of a node's cell, without the gap to the next; `line` counts from 0."""
+    look = fact.appearance
+    room = size.columns - 2
+    if size.zoom == "dot":
+        return [(look.glyph, look.role)]
+    if size.zoom == "small":
+        return [(f"{look.glyph} {fit(fact.name, size.name)} ", look.role), *gpu_blocks(fact, size.slots)]
+    if line == 0:
+        word = look.word
+        return [(f"{look.glyph} {fit(fact.name, size.name)}", look.role), (word.rjust(room - size.name - 2), look.role)]
+    if line == 1:
+        words = fit(f"{gpus_words(fact)} {fact.gpu_type}" if fact.gpus else "", 10)
+        return [
+            ("gpu ", "dim"),
+            *gpu_blocks(fact, size.slots),
+            (f" {words}"[: max(0, room - 4 - size.slots)], "number"),
+        ]
+    if line == 2:
+        return _meter("cpu", fact.cpus_used, fact.cpus, cpus_words(fact), room)
+    if line == 3:
+        return _meter("mem", fact.memory_used_mib, fact.memory_mib, memory_words(fact) + "G", room)
+    return []
+
+
+def _meter(label: str, used: int, total: int | None, words: str, room: int) -> list[Piece]:
+    if total is None:
+        return [(f"{label} ", "dim"), ("?", "dim")]
+    wide = min(8, room - 5 - len(words))
+    part = used / total if total else 0.0
+    meter = bar(part, wide, "meter") if wide >= 3 else []
+    return [(f"{label} ", "dim"), *meter, (f" {words}", "number")]
+
+
+def heading(fleet: Fleet, title: str, names: list[str]) -> list[Piece]:
+    """A group's line: its title, nodes, GPUs, what is free."""
+    facts = [fleet.facts[name] for name in names if name in fleet.facts]
+    gpus = sum(len(fact.gpus) for fact in facts)
+    free = sum(fact.gpus_free for fact in facts)
+    unknown = sum(not fact.known for fact in facts)
+    words = f"{len(facts)} node{'s' if len(facts) != 1 else ''}"
+    if gpus:
+        words += f" · {free} of {gpus} GPUs free"
+    if unknown:
+        words += f" · {unknown} unknown"
+    return [(f"{title}  ", "bold"), (words, "dim")]
+
+
+def legend(counts: dict[str, int], room: int) -> list[Piece]:
+    """Glyph, word and number of each state there is, then the blocks of the GPUs, then states there are not."""
+    pieces: list[Piece] = []
+    used = 0
+    for look, count in counts.items():
+        if count:
+            text = f"{LOOKS[look].glyph} {LOOKS[look].word} {count}  "
+            if used + len(text) > room:
+                break
+            pieces.append((text, LOOKS[look].role))
+            used += len(text)
+    blocks: list[Piece] = [("█", "plain"), (" held ", "dim"), ("▄", "plain"), (" shared ", "dim"), ("░", "faint")]
+    blocks += [(" free ", "dim"), ("!", "bad"), (" fault", "dim")]
+    wide = sum(len(text) for text, _ in blocks)
+    if used + wide + 2 <= room:
+        pieces += [(" " * (room - used - wide), "plain"), *blocks]
+    return pieces
+
+
+def summary(fact: NodeFact) -> list[Piece]:
+    """The node under the cursor in one line."""
+    look = fact.appearance
+    pieces: list[Piece] = [(f"{fact.name} ", "bold"), (f"{look.glyph} {look.word}", look.role)]
+    if fact.known:
+        pieces.append((f"  CPUs {cpus_words(fact)}  mem {memory_words(fact)} GiB", "plain"))
+        kind = "" if fact.gpu_type == "-" else f" {fact.gpu_type}"
+        pieces.append((f"  GPUs {gpus_words(fact)}{kind}  jobs {len(fact.jobs)}", "plain"))
+    if fact.reason:
+        pieces.append((f"  {fact.reason}", "warning"))
+    return pieces

@@ -1,0 +1,185 @@
+"""Nodes as a table, in the columns of `sinfo`, and one node's page. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from flagplot.client.mirror import Mirror
+from flagplot.view.bars import (
+    Piece,
+    cpus_words,
+    gib,
+    gpu_blocks,
+    gpus_words,
+    load_words,
+    memory_words,
+)
+from flagplot.view.fleet import LOOKS, Fleet, NodeFact, partitions_of
+from flagplot.view.fleet_filter import node_filter
+from flagplot.view.queue import Column
+from flagplot.view.words import clock_time, memory, moment
+from flagplot_wire.hostlist import natural_key
+from flagplot_wire.job import NO_LIMIT, Job
+from flagplot_wire.text import clean
+
+Cells = tuple[tuple[Piece, ...], ...]
+
+COLUMNS: tuple[Column, ...] = (
+    Column("node", "NODE", 9, 1),
+    Column("state", "STATE", 12),
+    Column("partition", "PARTITION", 12, from_width=120),
+    Column("cpus", "CPUS", 8, right=True),
+    Column("memory", "MEM GiB", 10, right=True),
+    Column("gpus", "GPUS", 7, right=True),
+    Column("fill", "", 8),
+    Column("type", "TYPE", 8, from_width=100),
+    Column("load", "LOAD", 6, right=True),
+    Column("jobs", "JOBS", 4, right=True, from_width=90),
+    Column("reason", "REASON", 10, 5),
+)
+_RANK = {look: at for at, look in enumerate(reversed(LOOKS))}
+SORTS: dict[str, Callable[[NodeFact], tuple[object, ...]]] = {
+    "node": lambda fact: (),
+    "state": lambda fact: (_RANK[fact.look],),
+    "gpus": lambda fact: (-fact.gpus_free,),
+    "cpus": lambda fact: (fact.cpus_used - (fact.cpus or 0),),
+    "memory": lambda fact: (fact.memory_used_mib - (fact.memory_mib or 0),),
+    "load": lambda fact: (-((fact.sample.load if fact.sample else None) or 0),),
+    "jobs": lambda fact: (-len(fact.jobs),),
+    "type": lambda fact: (fact.gpu_type,),
+    "reason": lambda fact: (not fact.reason, fact.reason),
+}
+"""What wants attention or is free comes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """What the person chose: filter text, order, grouping."""
+
+    filter: str = ""
+    sort: str = "node"
+    reverse: bool = False
+    group: str = "switch"
+
+    def sorted_by(self, key: str) -> NodeSpec:
+        """The same with another order; asking for the order in force reverses it."""
+        if key == self.sort:
+            return replace(self, reverse=not self.reverse)
+        return replace(self, sort=key if key in SORTS else "node", reverse=False)
+
+
+def select(mirror: Mirror, fleet: Fleet, spec: NodeSpec) -> list[str]:
+    """The names of the nodes to show, in order."""
+    names = fleet.order
+    if spec.filter:
+        test = node_filter(mirror, spec.filter)
+        names = [name for name in names if test(fleet.facts[name])]
+    if spec.sort == "node":
+        return names[::-1] if spec.reverse else list(names)
+    key = SORTS[spec.sort]
+    return sorted(names, key=lambda name: (key(fleet.facts[name]), natural_key(name)), reverse=spec.reverse)
+
+
+def cells(mirror: Mirror, fact: NodeFact, columns: list[tuple[Column, int]]) -> Cells:
+    """The cells of one node's row."""
+    return tuple(_cell(mirror, fact, column.key) for column, _ in columns)
+
+
+def _cell(mirror: Mirror, fact: NodeFact, key: str) -> tuple[Piece, ...]:
+    look = fact.appearance
+    match key:
+        case "node":
+            return ((fact.name, "plain"),)
+        case "state":
+            star = "*" if not fact.node.responding and fact.known else ""
+            return ((f"{look.glyph} {look.word}{star}", look.role),)
+        case "partition":
+            return ((clean(",".join(partitions_of(mirror, fact.node.name))) or "-", "dim"),)
+        case "cpus":
+            return ((cpus_words(fact), "plain"),)
+        case "memory":
+            return ((memory_words(fact), "plain"),)
+        case "gpus":
+            return ((gpus_words(fact), "plain"),)
+        case "fill":
+            return tuple(gpu_blocks(fact, 8))
+        case "type":
+            return ((fact.gpu_type, "dim"),)
+        case "load":
+            return ((load_words(fact), "plain"),)
+        case "jobs":
+            return ((str(len(fact.jobs)), "plain"),)
+    return ((fact.reason or "-", "warning" if fact.reason else "dim"),)
+
+
+def until(job: Job, now: int) -> str:
+    """When a job's time limit ends it: `in 2 h`; `no limit`; `over its limit`."""
+    if job.time_limit_s == NO_LIMIT:
+        return "no limit"
+    end = job.status.start_time + job.time_limit_s
+    return moment(end, now) if end > now else "over its limit"
+
+
+Row = tuple[str, tuple[Piece, ...]]
+"""A label and pieces."""
+
+
+def page(mirror: Mirror, fact: NodeFact, now: int) -> list[Row]:
+    """A node's page, without its jobs: state, hardware, use, GPUs one by one, notes."""
+    rows: list[Row] = _standing(mirror, fact, now)
+    inventory = fact.node.inventory
+    if inventory is None:
+        rows.append(("", (("Its agent never reported: what it has is not known.", "dim"),)))
+        return rows
+    cores = f"{inventory.sockets} sockets × {inventory.cores // max(1, inventory.sockets)} cores"
+    cores += f" × {inventory.threads_per_core} threads" if inventory.threads_per_core > 1 else ""
+    rows.append(("CPU", ((f"{cores}  {clean(inventory.cpu_model)}".strip(), "plain"),)))
+    for numa in inventory.numa if len(inventory.numa) > 1 else ():
+        words = f"CPUs {clean(numa.cpu_ids)}  {memory(numa.memory_mib)}"
+        gpus = [str(one.gpu.index) for one in fact.gpus if one.gpu.numa == numa.index]
+        rows.append((f"NUMA {numa.index}", ((words + (f"  GPUs {','.join(gpus)}" if gpus else ""), "plain"),)))
+    sample = fact.sample if fact.node.responding else None
+    busy = "?" if sample is None or sample.cpu_percent is None else f"{sample.cpu_percent}%"
+    really = "?" if sample is None else memory(sample.memory_used_mib)
+    rows.append(("CPUs held", ((f"{cpus_words(fact)}  ", "plain"), (f"busy {busy}  load {load_words(fact)}", "dim"))))
+    held = f"{gib(fact.memory_used_mib)} of {gib(fact.memory_mib)} GiB  "
+    rows.append(("memory held", ((held, "plain"), (f"in use {really}", "dim"))))
+    for label, text in (
+        ("switch", inventory.switch),
+        ("features", ", ".join(inventory.features)),
+        ("address", inventory.address),
+        ("system", f"{inventory.os} {inventory.kernel}".strip()),
+        ("driver", inventory.driver),
+    ):
+        if text:
+            rows.append((label, ((clean(text), "plain"),)))
+    if sample is not None:
+        rows.append(("measured", ((moment(sample.time, now), "dim"),)))
+    for note in inventory.notes:
+        rows.append(("note", ((clean(note), "warning"),)))
+    return rows
+
+
+def _standing(mirror: Mirror, fact: NodeFact, now: int) -> list[Row]:
+    node = fact.node
+    look = fact.appearance
+    state: list[Piece] = [(f"{look.glyph} {look.word}", look.role)]
+    if node.inventory is not None and node.inventory.simulated:
+        state.append(("  ", "plain"))
+        state.append((" SIMULATED ", "badge"))
+        state.append((" its size and GPUs are made up, its jobs are real processes", "dim"))
+    rows: list[Row] = [("state", tuple(state))]
+    if node.drain is not None:
+        when = f"{moment(node.drain.since, now)} ({clock_time(node.drain.since)})"
+        rows.append(("drain reason", ((clean(node.drain.reason) or "-", "warning"),)))
+        rows.append(("drained by", ((f"{clean(node.drain.who)}, {when}", "plain"),)))
+    if node.inventory is not None:
+        word = "connected since" if node.responding else "lost"
+        agent = f"  agent {clean(node.agent_version)}" if node.agent_version else ""
+        role = "plain" if node.responding else "bad"
+        rows.append(("agent", ((f"{word} {moment(node.since, now)}", role), (agent, "dim"))))
+    if not node.responding and node.down_reason:
+        rows.append(("why down", ((clean(node.down_reason), "bad"),)))
+    rows.append(("partitions", ((clean(", ".join(partitions_of(mirror, node.name))) or "-", "plain"),)))
+    return rows
