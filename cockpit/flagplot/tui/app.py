@@ -267,10 +267,12 @@ class FlagplotApp(Services):
         view = self.active_view
         if view is not None and view.can_filter:
             self.screen_stack[0].query_one(Prompt).open("/", view.filter_text, [])
+            self.call_after_refresh(self.frame_changed)
 
     def action_command(self, text: str = "") -> None:
         """Open the command prompt."""
         self.screen_stack[0].query_one(Prompt).open(":", text, commands.completions(self))
+        self.call_after_refresh(self.frame_changed)
 
     def on_prompt_typed(self, event: Prompt.Typed) -> None:
         """Filter as the person types."""
@@ -295,6 +297,7 @@ class FlagplotApp(Services):
         self.screen_stack[0].query_one(Prompt).close()
         if (view := self.active_view) is not None:
             view.focus_target().focus()
+        self.call_after_refresh(self.frame_changed)
 
     def action_help(self) -> None:
         """Every key that works here."""

@@ -253,6 +253,10 @@ async def test_hints_are_of_this_view() -> None:
         await ready(app, pilot)
         words = app.query_one(Hints).render().plain
         assert "Submit" in words and "Cancel job" in words and "Follow" not in words
+        await pilot.press("slash")
+        await until(pilot, lambda: "Esc clears it" in app.query_one(Hints).render().plain)
+        await pilot.press("x", "enter")
+        await until(pilot, lambda: "Cancel job" in screen_text(app))
 
 
 async def test_too_small_says_the_needed_size() -> None:

@@ -9,9 +9,16 @@ from rich.text import Text
 from textual.binding import Binding
 from textual.widget import Widget
 
+from flagplot.tui.widgets.prompt import Prompt
+
 if TYPE_CHECKING:
     from flagplot.tui.app import FlagplotApp
 
+PROMPT_WORDS = {
+    "/": " ⏎ keeps it  Esc clears it  ·  words, !not, user: state: part: node: name: gpu>2 nodes>1",
+    ":": " ⏎ runs it  Tab completes  ↑ earlier  Esc closes  ·  queue nodes job 41 drain gpu[01-03] why …",
+}
+"""What the line says while the prompt is open."""
 NAMES = {
     "question_mark": "?",
     "slash": "/",
@@ -69,19 +76,29 @@ class Hints(Widget):
         super().__init__(id="hints")
         self._drawn: object = None
 
+    @property
+    def cockpit(self) -> FlagplotApp:
+        """The app, typed."""
+        return cast("FlagplotApp", self.app)
+
     def render(self) -> Text:
         """The line."""
-        app = cast("FlagplotApp", self.app)
-        view = app.active_view
-        bindings = view.bindings_shown if view else []
+        role = self.cockpit.role
+        prompt = self.screen.query_one(Prompt)
+        if prompt.is_open:
+            return Text(PROMPT_WORDS[prompt.kind], role("dim"), no_wrap=True, overflow="ellipsis")
         tail = "? keys  : command  q quit " if self.size.width >= 100 else "? keys  q quit "
-        return hint_text(bindings, self.size.width, app.role("key"), app.role("dim"), tail)
+        return hint_text(self.shown(), self.size.width, role("key"), role("dim"), tail)
+
+    def shown(self) -> list[Binding]:
+        """The bindings of the view on screen."""
+        view = self.cockpit.active_view
+        return view.bindings_shown if view else []
 
     def update_if_changed(self) -> None:
         """Repaint when another key works now."""
-        app = cast("FlagplotApp", self.app)
-        view = app.active_view
-        wanted = [(b.key, b.description) for b in view.bindings_shown] if view else []
+        prompt = self.screen.query_one(Prompt)
+        wanted = (prompt.is_open and prompt.kind, [(b.key, b.description) for b in self.shown()])
         if wanted != self._drawn:
             self._drawn = wanted
             self.refresh()
