@@ -216,7 +216,8 @@ class Status(Struct, frozen=True, omit_defaults=True):
     `ending` is, while COMPLETING, the state that will follow. `allocation` stays after the end as history.
     `message` is a sentence for the person (why it failed, who cancelled it). `priority` orders pending jobs.
     For an array record `waiting` lists the indices not yet split off, and the counters count its elements.
-    `retry_at` is when a job may start again after a launch failure.
+    `retry_at` is when a job may start again after a launch failure. `parts_ended` names the nodes whose part
+    of a running or completing attempt is known to have ended.
     """
 
     state: State = State.PENDING
@@ -238,6 +239,7 @@ class Status(Struct, frozen=True, omit_defaults=True):
     elements_failed: int = 0
     retry_at: int = 0
     launch_failures: int = 0
+    parts_ended: tuple[str, ...] = ()
 
 
 class Job(Struct, frozen=True, omit_defaults=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from heapq import heappop
+
 import msgspec
 
 from flagplot_wire import events as ev
@@ -16,20 +18,32 @@ from flagplotd.core.stepper import Stepper
 from flagplotd.core.stimuli import AgentJoined, AgentLost, AttemptEnded, Boot, InventoryChanged, Reported
 
 UNCONFIRMED_S = 30
-"""A start that a node has not confirmed for so long is sent again."""
+"""A part that a node's heartbeats lack for so long was never started there, or is gone."""
+SWEEP_S = 10
+"""Ended jobs are looked through for old ones at most so often."""
+REPLAN_S = 30
+"""With jobs pending, a scheduling cycle is wanted at least so often: forecasts age."""
 
 
 def boot(step: Stepper, stimulus: Boot) -> None:
-    """The controller starts: a new epoch, the configuration, and no agent connected yet."""
+    """The controller starts: a new epoch, the configuration, and no agent connected yet.
+
+    Leases of nodes with jobs start anew, for no agent could reach the controller while it was down.
+    """
     step.emit(ev.ControllerStarted(stimulus.epoch, stimulus.version))
     for partition in stimulus.partitions:
         if step.state.partitions.get(partition.name) != partition:
             step.emit(ev.PartitionChanged(partition))
+    configured = {partition.name for partition in stimulus.partitions}
+    for partition in list(step.state.partitions.values()):
+        if configured and partition.name not in configured and (partition.up or partition.default):
+            closed = msgspec.structs.replace(partition, up=False, default=False, comment="no longer configured")
+            step.emit(ev.PartitionChanged(closed))
     for name in stimulus.nodes:
         if name not in step.state.nodes:
             step.emit(ev.NodeChanged(Node(name, since=step.now), "configured"))
     for node in list(step.state.nodes.values()):
-        if node.responding:
+        if node.responding or _jobs_on(step, node.name):
             changed = msgspec.structs.replace(node, responding=False, since=step.now)
             step.emit(ev.NodeChanged(changed, "lost"))
     step.state.live.clear()
@@ -53,14 +67,18 @@ def joined(step: Stepper, stimulus: AgentJoined) -> None:
     running = {(attempt.number, attempt.attempt) for attempt in stimulus.running}
     for job in _jobs_on(step, stimulus.node):
         live = step.live(job)
+        completing = job.status.state is JobState.COMPLETING
+        live.missing.pop(stimulus.node, None)
         if (job.number, job.status.attempt) in running:
             live.started.add(stimulus.node)
-            if job.status.state is JobState.COMPLETING:
+            if completing:
                 step.order(StopOn(stimulus.node, job.number, job.status.attempt, step.state.settings.kill_wait_s))
         elif stimulus.node in live.ended:
             continue
         elif rebooted:
-            _lose(step, job, stimulus.node, "the node was restarted")
+            _lose(step, job, stimulus.node, f"node {stimulus.node} was restarted")
+        elif completing or stimulus.node in live.started:
+            _lose(step, job, stimulus.node, f"node {stimulus.node} no longer knows the job")
         else:
             _launch_again(step, job, stimulus.node)
     _stop_strangers(step, stimulus.node, stimulus.running)
@@ -68,13 +86,26 @@ def joined(step: Stepper, stimulus: AgentJoined) -> None:
 
 
 def reported(step: Stepper, stimulus: Reported) -> None:
-    """A heartbeat: what should run there and does not is asked for again, what should not is stopped."""
+    """A heartbeat: what is missing is sent again or given up, what should not run is stopped.
+
+    A part counts as missing only after a while, since its start or its end may be on its way.
+    """
     running = {(attempt.number, attempt.attempt) for attempt in stimulus.running}
     for job in _jobs_on(step, stimulus.node):
         live = step.live(job)
         if (job.number, job.status.attempt) in running:
             live.started.add(stimulus.node)
-        elif stimulus.node not in live.ended and step.now - job.status.start_time > UNCONFIRMED_S:
+            live.missing.pop(stimulus.node, None)
+            continue
+        if stimulus.node in live.ended:
+            continue
+        since = live.missing.setdefault(stimulus.node, step.now)
+        if step.now - since <= UNCONFIRMED_S:
+            continue
+        del live.missing[stimulus.node]
+        if job.status.state is JobState.COMPLETING or stimulus.node in live.started:
+            _lose(step, job, stimulus.node, f"node {stimulus.node} no longer knows the job")
+        else:
             _launch_again(step, job, stimulus.node)
     _stop_strangers(step, stimulus.node, stimulus.running)
 
@@ -82,10 +113,7 @@ def reported(step: Stepper, stimulus: Reported) -> None:
 def _launch_again(step: Stepper, job: Job, node: str) -> None:
     """Agents answer a repeated start with what became of it, so that it is safe to ask."""
     assert job.status.allocation is not None
-    index = job.status.allocation.names.index(node)
-    step.order(LaunchOn(node, job.number, job.status.attempt, index))
-    if job.status.state is JobState.COMPLETING:
-        step.order(StopOn(node, job.number, job.status.attempt, step.state.settings.kill_wait_s))
+    step.order(LaunchOn(node, job.number, job.status.attempt, job.status.allocation.names.index(node)))
 
 
 def _stop_strangers(step: Stepper, node: str, running: tuple[Attempt, ...]) -> None:
@@ -125,8 +153,18 @@ def tick(step: Stepper) -> None:
                 for job in _jobs_on(step, node.name):
                     if node.name not in step.live(job).ended:
                         _lose(step, job, node.name, f"node {node.name} was not heard of for {settings.lease_s} s")
-    _forget(step)
-    if step.state.pending:
+    if not 0 <= step.now - step.state.swept_at < SWEEP_S:
+        step.state.swept_at = step.now
+        _forget(step)
+    _wake(step)
+
+
+def _wake(step: Stepper) -> None:
+    state, came_due = step.state, False
+    while state.due and state.due[0][0] <= step.now:
+        came_due |= heappop(state.due)[1] in state.pending
+    if came_due or (state.pending and not 0 <= step.now - state.planned_at < REPLAN_S):
+        state.planned_at = step.now
         step.replan()
 
 
@@ -159,10 +197,14 @@ def _forget(step: Stepper) -> None:
     wanted = _depended_on(step)
     numbers: list[JobNumber] = []
     for number in old:
-        if number not in wanted:
-            numbers += [*state.elements.get(number, {}).values(), number]
+        family = [*state.elements.get(number, {}).values(), number]
+        if wanted.isdisjoint(family):
+            numbers += family
     if numbers:
         step.emit(ev.JobsForgotten(tuple(numbers)))
+        gone = set(numbers)
+        for key in [key for key, number in state.by_key.items() if number in gone]:
+            del state.by_key[key]
 
 
 def _depended_on(step: Stepper) -> set[int]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from flagplot_wire.indices import count_indices, mask_of
+from flagplot_wire.ids import JobNumber
+from flagplot_wire.indices import count_indices, has_index, mask_of
 from flagplot_wire.job import State as JobState
 from flagplotd.core.apply import holds
 from flagplotd.core.state import NodeUse, State
@@ -57,6 +58,11 @@ def _sets(state: State) -> list[str]:
         wrong.append(f"pending differs by {sorted(pending ^ state.pending)}")
     if active != state.active:
         wrong.append(f"active differs by {sorted(active ^ state.active)}")
+    names: dict[tuple[str, str], list[JobNumber]] = {}
+    for number in sorted(pending | active):
+        names.setdefault((state.jobs[number].user, state.jobs[number].spec.name), []).append(number)
+    if names != state.names:
+        wrong.append(f"names is {state.names}, the jobs say {names}")
     if state.jobs and state.next_number <= max(state.jobs):
         wrong.append(f"the next number, {state.next_number}, is taken")
     for job in state.jobs.values():
@@ -65,6 +71,10 @@ def _sets(state: State) -> list[str]:
             wrong.append(f"job {job.number} is {status.state} and holds nothing")
         if status.state.ended and status.ending is not None:
             wrong.append(f"job {job.number} ended and is still ending")
+        if (status.state is JobState.COMPLETING) != (status.ending is not None) and not job.is_array:
+            wrong.append(f"job {job.number} is {status.state} and ending is {status.ending}")
+        if job.array_index is not None and state.elements.get(job.array_number, {}).get(job.array_index) != job.number:
+            wrong.append(f"element {job.number} is not listed with its array {job.array_number}")
     return wrong
 
 
@@ -84,8 +94,11 @@ def _arrays(state: State) -> list[str]:
         status = array.status
         if counts != (status.elements_running, status.elements_ended, status.elements_failed):
             wrong.append(f"array {number} counts {status} but its elements {counts}")
-        if array.spec.array.limit and counts[0] > array.spec.array.limit:
-            wrong.append(f"array {number} runs {counts[0]} elements above its limit {array.spec.array.limit}")
+        wrong += [f"element {job.number} waits too" for job in jobs if has_index(status.waiting, job.array_index or 0)]
+        if status.waiting and status.state is not JobState.PENDING:
+            wrong.append(f"array {number} is {status.state} with elements waiting")
+        if status.state.ended and counts[1] < len(jobs):
+            wrong.append(f"array {number} ended before its elements")
         if count_indices(status.waiting) + len(elements) > count_indices(array.spec.array.indices):
             wrong.append(f"array {number} has more elements than indices")
     return wrong

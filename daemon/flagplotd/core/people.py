@@ -10,7 +10,7 @@ from flagplot_wire import events as ev
 from flagplot_wire.errors import Refused
 from flagplot_wire.hostlist import expand_hosts
 from flagplot_wire.ids import JobNumber, parse_job_ref
-from flagplot_wire.indices import has_index, remove_index
+from flagplot_wire.indices import compress_indices, expand_indices
 from flagplot_wire.job import Job
 from flagplot_wire.job import State as JobState
 from flagplot_wire.node import Drain, Node
@@ -36,12 +36,16 @@ def targets(state: State, text: str) -> tuple[Job, list[JobNumber] | None, list[
     if not job.is_array:
         raise Refused("not_found", f"job {ref.number} is no array")
     split = state.elements.get(job.number, {})
-    chosen = [split[index] for index in ref.indices if index in split]
-    waiting = [index for index in ref.indices if index not in split and has_index(job.status.waiting, index)]
-    if len(chosen) + len(waiting) < len(ref.indices):
-        missing = [index for index in ref.indices if index not in split and index not in waiting]
+    left = set(_waiting(job))
+    missing = [index for index in ref.indices if index not in split and index not in left]
+    if missing:
         raise Refused("not_found", f"array {ref.number} has no element {missing[0]} left")
-    return job, chosen, waiting
+    chosen = [split[index] for index in ref.indices if index in split]
+    return job, chosen, [index for index in ref.indices if index not in split]
+
+
+def _waiting(array: Job) -> list[int]:
+    return expand_indices(array.status.waiting) if array.status.waiting else []
 
 
 def may(who: Who, job: Job) -> None:
@@ -92,16 +96,14 @@ def cancel(step: Stepper, who: Who, job: Job, chosen: list[JobNumber] | None, wa
             raise Refused("already_ended", f"job {job.display_id} already ended as {job.status.state}")
         arrays.settle(step, job, "cancelled", who.user, waiting="", ending=JobState.CANCELLED, message=message)
         chosen = list(step.state.elements.get(job.number, {}).values())
-    live = [number for number in chosen if not step.state.jobs[number].status.state.ended]
-    if waiting:
-        left = job.status.waiting
-        for index in waiting:
-            left = remove_index(left, index)
-        arrays.settle(step, job, "cancelled", who.user, waiting=left)
-    elif not live and chosen and not step.state.jobs[job.number].status.message == message:
-        raise Refused("already_ended", f"job {step.state.jobs[chosen[0]].display_id} already ended")
-    for number in live:
-        cancel_one(step, step.state.jobs[number], message, who.user)
+    else:
+        if not waiting and all(step.state.jobs[number].status.state.ended for number in chosen):
+            raise Refused("already_ended", f"job {step.state.jobs[chosen[0]].display_id} already ended")
+        left = set(_waiting(job)).difference(waiting)
+        arrays.settle(step, job, "cancelled", who.user, waiting=compress_indices(left))
+    for number in chosen:
+        if not step.state.jobs[number].status.state.ended:
+            cancel_one(step, step.state.jobs[number], message, who.user)
     return message
 
 
@@ -141,7 +143,9 @@ def send_signal(step: Stepper, job: Job, chosen: list[JobNumber] | None, signal:
     numbers = [job.number] if chosen is None else chosen
     if job.is_array and chosen is None:
         numbers = list(step.state.elements.get(job.number, {}).values())
-    running = [step.state.jobs[number] for number in numbers if step.state.jobs[number].status.state is JobState.RUNNING]
+    running = [
+        step.state.jobs[number] for number in numbers if step.state.jobs[number].status.state is JobState.RUNNING
+    ]
     if not running:
         raise Refused("not_running", f"job {job.display_id} is not running")
     for one in running:

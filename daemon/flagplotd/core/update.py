@@ -15,14 +15,17 @@ from flagplot_wire.requests import Update
 from flagplot_wire.text import clean
 from flagplot_wire.units import format_limit, parse_begin, parse_memory, parse_time_limit
 from flagplot_wire.values import parse_dependency, parse_gpus, parse_node_count
-from flagplotd.core.gate import check_spec
+from flagplotd.core.dependency import circle
+from flagplotd.core.gate import MAX_COMMENT, MAX_NAME, check_spec
 from flagplotd.core.orders import ExtendOn
 from flagplotd.core.people import each, may, targets
 from flagplotd.core.state import Who
 from flagplotd.core.stepper import Stepper
 from flagplotd.core.stimuli import UpdateJobs
 
-_WHILE_RUNNING = {"jobs", "time_limit", "name", "comment", "requeue", "array_limit"}
+_WHILE_RUNNING = frozenset({"time_limit", "name", "comment", "requeue"})
+_OF_ELEMENTS = _WHILE_RUNNING
+"""A change of a whole array goes to the elements that run already where it is made of these alone."""
 
 
 def update_jobs(step: Stepper, stimulus: UpdateJobs) -> Acted:
@@ -32,16 +35,36 @@ def update_jobs(step: Stepper, stimulus: UpdateJobs) -> Acted:
 
     def one(text: str) -> str:
         job, chosen, waiting = targets(step.state, text)
-        if chosen is not None:
-            if len(chosen) != 1 or waiting:
-                raise Refused("bad_request", "an update takes a whole array, or one element that has started")
-            job = step.state.jobs[chosen[0]]
         may(who, job)
-        return update_one(step, who, job, request, changed)
+        if waiting:
+            raise Refused("bad_request", "elements that wait in an array change with the whole array")
+        if chosen is None:
+            said = update_one(step, who, job, request, changed)
+            if job.is_array and set(changed) <= _OF_ELEMENTS:
+                said += _update_elements(step, who, job, request, changed)
+            return said
+        said = ""
+        for number in chosen:
+            said = update_one(step, who, step.state.jobs[number], request, changed)
+        return said
 
     if not changed:
         raise Refused("bad_request", "nothing to change", "give for example --time-limit")
     return each(request.jobs, one)
+
+
+def _update_elements(step: Stepper, who: Who, array: Job, request: Update, changed: list[str]) -> str:
+    """Change an array's own jobs too; returns words about those that must stay as they are."""
+    left: list[str] = []
+    for number in step.state.elements.get(array.number, {}).values():
+        element = step.state.jobs[number]
+        if element.status.state.ended or element.status.state is JobState.COMPLETING:
+            continue
+        try:
+            update_one(step, who, element, request, changed)
+        except Refused as refused:
+            left.append(f"; {element.display_id} stays: {refused.message}")
+    return "".join(left[:1]) + (f" (and {len(left) - 1} more)" if len(left) > 1 else "")
 
 
 def update_one(step: Stepper, who: Who, job: Job, request: Update, changed: list[str]) -> str:
@@ -49,6 +72,8 @@ def update_one(step: Stepper, who: Who, job: Job, request: Update, changed: list
     state = job.status.state
     if state.ended or state is JobState.COMPLETING:
         raise Refused("already_ended", f"job {job.display_id} is {state}: it cannot change any more")
+    if "array_limit" in changed and not job.is_array:
+        raise Refused("bad_request", f"job {job.display_id} is no array")
     running = state is not JobState.PENDING and not job.is_array
     wrong = [name for name in changed if running and name not in _WHILE_RUNNING]
     if wrong:
@@ -62,6 +87,8 @@ def update_one(step: Stepper, who: Who, job: Job, request: Update, changed: list
         _check_limit(who, job, spec)
     elif not running:
         before = job.spec
+        if request.dependency is not None and (way := circle(step.state, job.number, spec)):
+            raise Refused("bad_dependency", f"these jobs would wait for each other: {' → '.join(map(str, way))}")
         spec = check_spec(step.state, spec, Who(job.user, job.uid, job.gid, who.roles))
         spec = msgspec.structs.replace(spec, hold=before.hold)
     words = ", ".join(name.replace("_", " ") for name in changed)
@@ -101,14 +128,13 @@ def changed_spec(step: Stepper, spec: JobSpec, request: Update) -> JobSpec:
             fields[name] = getattr(request, name)
     for name in ("name", "comment"):
         if getattr(request, name) is not None:
-            fields[name] = clean(getattr(request, name))
+            fields[name] = clean(getattr(request, name))[: MAX_NAME if name == "name" else MAX_COMMENT]
     if request.dependency is not None:
         fields["dependency"] = parse_dependency(request.dependency) if request.dependency else None
     if request.begin is not None:
         fields["begin"] = parse_begin(request.begin, step.now)
     if request.array_limit is not None:
-        if spec.array is None:
-            raise Refused("bad_request", "the job is no array")
+        assert spec.array is not None
         fields["array"] = msgspec.structs.replace(spec.array, limit=request.array_limit)
     inner_request: Request = msgspec.structs.replace(spec.request, **inner)
     return msgspec.structs.replace(spec, request=inner_request, **fields)
