@@ -73,6 +73,7 @@ ROLES = (
     "mark",
     "match",
     "number",
+    "meter",
 )
 DERIVED = {
     "states": {
@@ -113,6 +114,7 @@ DERIVED = {
         "mark": "bold accent",
         "match": "bold underline warning",
         "number": "none",
+        "meter": "secondary",
     },
 }
 """Styles that follow from the colours where a theme does not name them."""

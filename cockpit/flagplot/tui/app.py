@@ -118,6 +118,24 @@ class FlagplotApp(Services):
         page.id = f"view-{name}"
         self.call_later(self._enter, page, trail)
 
+    def open_node(self, name: str) -> None:
+        """Show a node's page."""
+        from flagplot.tui.screens.node import NodeView
+
+        if name not in self.mirror.nodes:
+            self.failure(f"There is no node {name} here", ["It may have been removed from the cluster"])
+            return
+        step = f"node-{self.fleet.key(name)}"
+        base = self.screen_stack[0]
+        trail = [*[step for step in self.trail if not step.startswith(("node-", "job-"))], step]
+        page: NodeView | None = None
+        if not base.query(f"#view-{step}"):
+            for old in base.query(NodeView):
+                old.remove()
+            page = NodeView(name)
+            page.id = f"view-{step}"
+        self.call_later(self._enter, page, trail)
+
     def open_drain(self, names: list[str], reason: str = "") -> None:
         """Ask for the reason and show the jobs affected, then drain."""
         from flagplot.tui.screens.drain import DrainDialog

@@ -19,7 +19,21 @@ from flagplot_wire.requests import Act
 if TYPE_CHECKING:
     from flagplot.tui.app import FlagplotApp
 
-NAMES = ("job", "submit", "cancel", "hold", "release", "requeue", "drain", "resume", "theme", "help", "log", "quit")
+NAMES = (
+    "job",
+    "node",
+    "submit",
+    "cancel",
+    "hold",
+    "release",
+    "requeue",
+    "drain",
+    "resume",
+    "theme",
+    "help",
+    "log",
+    "quit",
+)
 ALIASES = {
     "q": "quit",
     "quit!": "quit",
@@ -36,7 +50,7 @@ def completions(app: FlagplotApp) -> list[str]:
     """Whole command lines that the prompt completes to."""
     words = [entry.name for entry in app.views] + list(NAMES)
     words += [f"theme {name}" for name in sorted(app.available_themes)]
-    for verb in ("drain", "resume"):
+    for verb in ("node", "drain", "resume"):
         words += [f"{verb} {name}" for name in sorted(app.mirror.nodes)[:2_000]]
     return words
 
@@ -71,6 +85,8 @@ def _run(app: FlagplotApp, name: str, rest: list[str]) -> None:
         if not rest:
             raise Refused("usage", f":{name} needs jobs, such as :{name} 41")
         act(app, name, rest)
+    elif name == "node":
+        app.open_node(_nodes(app, _one(rest, ":node gpu01"))[0])
     elif name == "drain":
         app.open_drain(_nodes(app, _one(rest, ":drain gpu[01-03] reason")), " ".join(rest[1:]))
     elif name == "resume":
@@ -84,7 +100,7 @@ def _run(app: FlagplotApp, name: str, rest: list[str]) -> None:
     elif name == "quit":
         app.exit(0)
     else:
-        raise Refused("usage", f"There is no command :{name}", "Known: " + " ".join(completions(app)[:17]))
+        raise Refused("usage", f"There is no command :{name}", "Known: " + " ".join(completions(app)[:18]))
 
 
 def _nodes(app: FlagplotApp, hosts: str) -> list[str]:

@@ -35,6 +35,7 @@ FALLBACK: dict[str, tuple[str, str]] = {
     "mark": ("accent", "bold"),
     "match": ("warning", "bold underline"),
     "number": ("", ""),
+    "meter": ("secondary", ""),
     "state-running": ("success", ""),
     "state-pending": ("primary", ""),
     "state-held": ("warning", ""),

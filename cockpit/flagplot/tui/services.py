@@ -14,6 +14,7 @@ from flagplot.client.mirror import Mirror
 from flagplot.tui import rights
 from flagplot.tui.roles import owner_colour, parse_style, role_style
 from flagplot.tui.screens.confirm import Popup
+from flagplot.view.fleet import Fleet
 from flagplot_wire.errors import Refused
 from flagplot_wire.replies import Acted, Welcome
 from flagplot_wire.text import clean
@@ -27,6 +28,8 @@ class Services(App[int]):
     def __init__(self, mirror: Mirror, calls: Calls, clock: Callable[[], int], read_only: bool) -> None:
         super().__init__()
         self.mirror, self.calls = mirror, calls
+        self.fleet = Fleet()
+        """The facts of all nodes, shared by the views of machines."""
         self.read_only = read_only
         self.confined = os.environ.get("FLAGPLOT_CONFINED") == "1"
         self.command_log: list[tuple[int, str, str]] = []

@@ -10,6 +10,7 @@ from flagplot_wire import events as ev
 from flagplot_wire.hostlist import compress_hosts
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Job, State, Status
+from flagplot_wire.node import Node
 from flagplot_wire.text import clean
 
 
@@ -78,7 +79,7 @@ _NODE = {
 }
 
 
-def _node_text(node: ev.Node) -> str:
+def _node_text(node: Node) -> str:
     if node.drain is not None:
         return f"drain: {clean(node.drain.reason)}"
     if node.inventory is None:

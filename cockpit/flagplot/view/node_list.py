@@ -17,11 +17,12 @@ from flagplot.view.bars import (
 )
 from flagplot.view.fleet import LOOKS, Fleet, NodeFact, partitions_of
 from flagplot.view.fleet_filter import node_filter
-from flagplot.view.queue import Column
-from flagplot.view.words import clock_time, memory, moment
-from flagplot_wire.hostlist import natural_key
+from flagplot.view.queue import Column, time_used
+from flagplot.view.words import clock_time, memory, moment, state_look
+from flagplot_wire.hostlist import compress_hosts, natural_key
+from flagplot_wire.indices import compress_indices
 from flagplot_wire.job import NO_LIMIT, Job
-from flagplot_wire.text import clean
+from flagplot_wire.text import clean, fit
 
 Cells = tuple[tuple[Piece, ...], ...]
 
@@ -183,3 +184,64 @@ def _standing(mirror: Mirror, fact: NodeFact, now: int) -> list[Row]:
         rows.append(("why down", ((clean(node.down_reason), "bad"),)))
     rows.append(("partitions", ((clean(", ".join(partitions_of(mirror, node.name))) or "-", "plain"),)))
     return rows
+
+
+JOB_COLUMNS: tuple[Column, ...] = (
+    Column("id", "JOBID", 9),
+    Column("name", "NAME", 12, 3),
+    Column("user", "USER", 8),
+    Column("state", "ST", 5),
+    Column("time", "TIME", 10, right=True),
+    Column("until", "UNTIL", 12, 1),
+    Column("cpus", "CPUS", 4, right=True),
+    Column("memory", "MEM GiB", 7, right=True, from_width=84),
+    Column("gpus", "GPUS", 8, 1),
+)
+
+
+def job_cells(job: Job, fact: NodeFact, now: int, columns: list[tuple[Column, int]]) -> Cells:
+    """The cells of one job on a node: what it holds there and until when."""
+    return tuple((_job_cell(job, fact, column.key, now),) for column, _ in columns)
+
+
+def _job_cell(job: Job, fact: NodeFact, key: str, now: int) -> Piece:
+    held = job.status.allocation
+    part = next((one for one in held.nodes if one.node == fact.node.name), None) if held else None
+    look = state_look(job)
+    match key:
+        case "id":
+            return job.display_id, "plain"
+        case "name":
+            return clean(job.spec.name), "plain"
+        case "user":
+            return clean(job.user), f"owner:{job.user}"
+        case "state":
+            return f"{look.glyph} {look.short}", look.role
+        case "time":
+            return time_used(job, now), "plain"
+        case "until":
+            return until(job, now), "plain"
+        case "cpus":
+            return str(part.cpus) if part else "?", "plain"
+        case "memory":
+            return gib(part.memory_mib) if part else "?", "plain"
+    if part is None or not part.gpus:
+        return "-", "dim"
+    whole = compress_indices(gpu.index for gpu in part.gpus if gpu.whole)
+    shares = [f"{gpu.index}: {gpu.shards}/{gpu.of}" for gpu in part.gpus if not gpu.whole]
+    return ", ".join([*([whole] if whole else []), *shares]), "plain"
+
+
+def affected(mirror: Mirror, names: list[str], now: int) -> list[str]:
+    """The jobs on some nodes as lines: id, owner, name, where, until when; the longest last."""
+    numbers = sorted({number for name in names for number in mirror.held.get(name, ())})
+    jobs = [mirror.jobs[number] for number in numbers if number in mirror.jobs]
+    jobs.sort(key=lambda job: (job.time_limit_s == NO_LIMIT, job.status.start_time + job.time_limit_s, job.number))
+    lines = []
+    for job in jobs:
+        where = compress_hosts(job.status.allocation.names) if job.status.allocation else "-"
+        lines.append(
+            f"  {job.display_id:<8} {fit(clean(job.user), 10)} {fit(clean(job.spec.name), 18)} "
+            f"{fit(where, 14)} {until(job, now)}"
+        )
+    return lines

@@ -1,0 +1,183 @@
+"""The journal: what happened, newest first; Enter goes to the job or node concerned."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+
+from flagplot.client.mirror import Mirror
+from flagplot.tui.main_view import MainView
+from flagplot.tui.widgets.pieces import PieceLine, PieceTable
+from flagplot.tui.widgets.virtual_table import VirtualTable
+from flagplot.view.bars import Piece
+from flagplot.view.columns import spread
+from flagplot.view.events import EventRow, select
+from flagplot.view.queue import Column
+from flagplot.view.words import clock_time, moment
+from flagplot_wire import events as ev
+from flagplot_wire.errors import Refused
+from flagplot_wire.requests import GetEvents
+from flagplot_wire.text import clean
+
+COLUMNS = (
+    Column("time", "WHEN", 10),
+    Column("what", "WHAT", 12),
+    Column("target", "JOB, NODE", 10, 1),
+    Column("text", "DETAIL", 20, 6),
+    Column("by", "BY", 8),
+    Column("seq", "No", 7, right=True, from_width=100),
+)
+PIECE = 1_000
+
+
+class EventsView(MainView):
+    """The table of events."""
+
+    title = "Events"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", "Open", tooltip="The job's or the node's page"),
+        Binding("slash", "app.filter", "Filter", tooltip="Filter: words that must occur, !word that must not"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.filter = ""
+        self._older: list[ev.Event] = []
+        self._asked_epoch = -1
+        self._trouble = ""
+        self._shown: object = None
+        self._rows: dict[int, EventRow] = {}
+
+    def compose(self) -> ComposeResult:
+        """The table, and the event under the cursor in full."""
+        yield PieceTable()
+        yield PieceLine(id="event-line")
+
+    @property
+    def table(self) -> PieceTable:
+        """The table."""
+        return self.query_one(PieceTable)
+
+    @property
+    def counts(self) -> str:
+        """Filter and number."""
+        shown = f"/{clean(self.filter)}  " if self.filter else ""
+        return f"{shown}{len(self._rows)} events"
+
+    def entered(self) -> None:
+        """Ask for what happened before we came, once per controller."""
+        mirror = self.cockpit.mirror
+        if mirror.connected and self._asked_epoch != mirror.epoch:
+            self._asked_epoch = mirror.epoch
+            self.run_worker(self._ask(), group="events", exclusive=True)
+
+    async def _ask(self) -> None:
+        try:
+            answer = await self.cockpit.calls.events(GetEvents(limit=PIECE))
+        except Refused as refused:
+            self._trouble, self._asked_epoch = refused.message, -1
+        else:
+            self._trouble, self._older = "", list(answer.events)
+        self._shown = None
+        self.cockpit.show_now()
+
+    def show(self, mirror: Mirror, now: int) -> None:
+        """Bring the table up to date."""
+        width = self.size.width
+        wanted = (mirror.version, self.filter, len(self._older), width, now // 30)
+        if wanted != self._shown and width:
+            self._shown = wanted
+            rows = select(mirror, self._older, self.filter)
+            self._rows = {row.seq: row for row in rows}
+            columns = spread(COLUMNS, width - 1)
+            self.table.empty = self._empty(mirror)
+            self.table.set_piece_rows(
+                [row.seq for row in rows],
+                lambda key: self._cells(key, now, columns),
+                columns,
+            )
+        self._show_line()
+
+    def _cells(self, key: int, now: int, columns: list[tuple[Column, int]]) -> tuple[tuple[Piece, ...], ...]:
+        row = self._rows.get(key)
+        if row is None:
+            return ()
+        cells: dict[str, Piece] = {
+            "time": (moment(row.time, now).replace(" ago", ""), "dim"),
+            "what": (f"{row.glyph} {row.what}", row.role),
+            "target": (row.target, "plain"),
+            "text": (row.text, "plain"),
+            "by": (clean(row.by) or "-", f"owner:{row.by}" if row.by else "dim"),
+            "seq": (str(row.seq), "dim"),
+        }
+        return tuple((cells[column.key],) for column, _ in columns)
+
+    def _show_line(self) -> None:
+        key = self.table.cursor_key
+        row = self._rows.get(key) if key is not None else None
+        pieces: list[Piece] = []
+        if self._trouble:
+            pieces = [(f"Earlier events cannot be had: {clean(self._trouble)}", "warning")]
+        elif row is not None:
+            pieces = [(f"{clock_time(row.time)}  ", "dim"), (f"{row.what} {row.target}  ", row.role)]
+            pieces.append((row.text, "plain"))
+        self.query_one("#event-line", PieceLine).show_pieces(pieces)
+
+    def _empty(self, mirror: Mirror) -> list[str]:
+        if not mirror.complete:
+            return ["Waiting for the controller", clean(mirror.problem) or "events come with its first answer"]
+        if self.filter:
+            return ["No event matches the filter", "Esc clears it · / changes it"]
+        return ["Nothing has happened yet", "starts, ends, drains and losses appear here as they happen"]
+
+    def focus_target(self) -> Widget:
+        """The table."""
+        return self.table
+
+    @property
+    def can_filter(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def filter_text(self) -> str:
+        """The filter in force."""
+        return self.filter
+
+    def filter_changed(self, text: str) -> None:
+        """Filter as typed."""
+        self.filter = text.strip()
+        self.cockpit.show_now()
+
+    def escape(self) -> bool:
+        """The filter."""
+        if self.filter:
+            self.filter_changed("")
+            return True
+        return False
+
+    # keys
+
+    def on_virtual_table_moved(self) -> None:
+        """Tell of the event under the cursor in full."""
+        self._show_line()
+
+    def on_virtual_table_opened(self, event: VirtualTable.Opened) -> None:
+        """A click opens."""
+        self.action_open()
+
+    def action_open(self) -> None:
+        """The job's or the node's page."""
+        key = self.table.cursor_key
+        row = self._rows.get(key) if key is not None else None
+        if row is None:
+            return
+        if row.job:
+            self.cockpit.open_job(row.job)
+        elif row.node:
+            self.cockpit.open_node(row.node)
+        else:
+            self.cockpit.say("This event concerns no single job or node")

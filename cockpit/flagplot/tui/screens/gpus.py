@@ -1,0 +1,176 @@
+"""Every GPU as a row: its shards in the owners' colours, who holds it, how busy and how full it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+
+from flagplot.client.mirror import Mirror
+from flagplot.tui.main_view import MainView
+from flagplot.tui.widgets.pieces import PieceLine, PieceTable
+from flagplot.tui.widgets.virtual_table import VirtualTable
+from flagplot.view.bars import Piece, number
+from flagplot.view.columns import spread
+from flagplot.view.gpus import COLUMNS, SORTS, STRIDE, Cells, GpuSpec, cells, find, select
+from flagplot_wire.text import clean
+
+
+class GpusView(MainView):
+    """The table of GPUs."""
+
+    title = "GPUs"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", "Open job", tooltip="The job that holds most of it; its node when it is free"),
+        Binding("w", "node", "Node", tooltip="The page of its node"),
+        Binding("slash", "app.filter", "Filter", tooltip="Filter: words, free room held shared outsider, busy>50"),
+        Binding("f", "only('room')", "Free", tooltip="Only GPUs with room for a job"),
+        Binding("m", "only('user:me')", "Mine", tooltip="Only GPUs that my jobs hold"),
+        Binding("x", "only('outsider')", "Outsiders", tooltip="Only GPUs with processes that no job owns"),
+        Binding("o", "sort_next", "Sort"),
+        Binding("r", "reverse", "Reverse"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spec = GpuSpec()
+        self._shown: object = None
+        self._keys: list[int] = []
+        self._first: set[int] = set()
+
+    def compose(self) -> ComposeResult:
+        """The table, and a line of totals."""
+        yield PieceTable()
+        yield PieceLine(id="gpu-totals")
+
+    @property
+    def table(self) -> PieceTable:
+        """The table."""
+        return self.query_one(PieceTable)
+
+    @property
+    def counts(self) -> str:
+        """Filter, number, order."""
+        shown = f"{len(self._keys)} GPUs"
+        if self.spec.filter:
+            total = sum(len(fact.gpus) for fact in self.cockpit.fleet.facts.values())
+            shown = f"/{clean(self.spec.filter)}  {len(self._keys)} of {total}"
+        return shown + ("" if self.spec.sort == "node" else f" · by {self.spec.sort}")
+
+    def show(self, mirror: Mirror, now: int) -> None:
+        """Select anew when something moved; redraw what changed on screen."""
+        fleet = self.cockpit.fleet
+        fleet.update(mirror)
+        width = self.size.width
+        if (mirror.version, self.spec, width) == self._shown or not width:
+            return
+        self._shown = (mirror.version, self.spec, width)
+        self._keys = select(mirror, fleet, self.spec)
+        before = [-1, *[key // STRIDE for key in self._keys]]
+        self._first = {key for key, last in zip(self._keys, before, strict=False) if key // STRIDE != last}
+        columns = spread(COLUMNS, width - 1)
+
+        def row(key: int) -> Cells:
+            found = find(fleet, key)
+            return cells(*found, columns, key in self._first) if found else ()
+
+        self.table.empty = self._empty(mirror)
+        self.table.set_piece_rows(self._keys, row, columns, sorted_by=self.spec.sort, reverse=self.spec.reverse)
+        self.query_one("#gpu-totals", PieceLine).show_pieces(self._totals())
+
+    def _totals(self) -> list[Piece]:
+        facts = self.cockpit.fleet.facts.values()
+        held = sum(fact.gpus_held for fact in facts)
+        total = sum(len(fact.gpus) for fact in facts)
+        free = sum(fact.gpus_free for fact in facts)
+        outsiders = sum(bool(one.outsiders) for fact in facts for one in fact.gpus)
+        faults = sum(bool(one.trouble) for fact in facts for one in fact.gpus)
+        unknown = sum(not fact.known for fact in facts)
+        pieces: list[Piece] = [(f"{number(round(held, 1))} of {total} held", "bold"), (f"  {free} free whole", "good")]
+        if faults:
+            pieces.append((f"  ✗ {faults} faulty", "bad"))
+        if outsiders:
+            pieces.append((f"  ! {outsiders} with outsiders", "bad"))
+        if unknown:
+            pieces.append((f"  ? {unknown} node{'s' if unknown != 1 else ''} never reported", "dim"))
+        pieces.append(("   █ held, in the owner's colour  ░ free", "dim"))
+        return pieces
+
+    def _empty(self, mirror: Mirror) -> list[str]:
+        if not mirror.complete:
+            return ["Waiting for the controller", clean(mirror.problem) or "the GPUs come with its first answer"]
+        if self.spec.filter:
+            return ["No GPU matches the filter", "Esc clears it · / changes it"]
+        return ["No node has reported a GPU", "GPUs appear here when an agent finds some · 2 shows the nodes"]
+
+    def focus_target(self) -> Widget:
+        """The table."""
+        return self.table
+
+    @property
+    def can_filter(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def filter_text(self) -> str:
+        """The filter in force."""
+        return self.spec.filter
+
+    def filter_changed(self, text: str) -> None:
+        """Filter as typed."""
+        self._choose(replace(self.spec, filter=text.strip()))
+
+    def escape(self) -> bool:
+        """The filter."""
+        if self.spec.filter:
+            self.filter_changed("")
+            return True
+        return False
+
+    def _choose(self, spec: GpuSpec) -> None:
+        self.spec = spec
+        self.cockpit.show_now()
+
+    # keys
+
+    def on_virtual_table_opened(self, event: VirtualTable.Opened) -> None:
+        """A click opens."""
+        self.action_open()
+
+    def on_virtual_table_header_clicked(self, event: VirtualTable.HeaderClicked) -> None:
+        """A click on a title sorts."""
+        self._choose(self.spec.sorted_by(event.column))
+
+    def action_open(self) -> None:
+        """The job that holds most of it; its node when it is free."""
+        key = self.table.cursor_key
+        found = None if key is None else find(self.cockpit.fleet, key)
+        if found is None:
+            return
+        node, fact = found
+        if fact.shares:
+            self.cockpit.open_job(fact.shares[0].job)
+        else:
+            self.cockpit.open_node(node.node.name)
+
+    def action_node(self) -> None:
+        """The node's page."""
+        if (key := self.table.cursor_key) is not None:
+            self.cockpit.open_node(self.cockpit.fleet.name(key // STRIDE))
+
+    def action_only(self, text: str) -> None:
+        """Set a filter, or clear it when it is set already."""
+        self.filter_changed("" if self.spec.filter == text else text)
+
+    def action_sort_next(self) -> None:
+        """The next order."""
+        order = list(SORTS)
+        self._choose(replace(self.spec, sort=order[(order.index(self.spec.sort) + 1) % len(order)], reverse=False))
+
+    def action_reverse(self) -> None:
+        """Turn the order round."""
+        self._choose(replace(self.spec, reverse=not self.spec.reverse))

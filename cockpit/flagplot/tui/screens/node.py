@@ -1,0 +1,158 @@
+"""One node's page: state and hardware, its GPUs with their holders, the jobs on it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.widget import Widget
+
+from flagplot.client.mirror import Mirror
+from flagplot.tui.main_view import MainView
+from flagplot.tui.screens.nodes import confirm_resume
+from flagplot.tui.widgets.pieces import PieceLine, PiecePane, PieceTable
+from flagplot.tui.widgets.virtual_table import VirtualTable
+from flagplot.view import gpus
+from flagplot.view.columns import spread
+from flagplot.view.fleet import NodeFact
+from flagplot.view.fleet_map import summary
+from flagplot.view.node_list import JOB_COLUMNS, job_cells, page
+from flagplot_wire.ids import JobNumber
+from flagplot_wire.text import clean
+
+WIDE = 150
+"""From this width on the tables stand beside the text."""
+
+
+class NodeView(MainView):
+    """Text above (or beside) two tables; Tab goes round."""
+
+    DEFAULT_CSS = """
+    NodeView > Horizontal { height: 1fr; layout: vertical; }
+    NodeView.-wide > Horizontal { layout: horizontal; }
+    NodeView PiecePane { height: 1fr; min-height: 4; width: 1fr; }
+    NodeView Vertical { height: auto; width: 1fr; }
+    NodeView.-wide Vertical { width: 3fr; height: 1fr; }
+    NodeView.-wide PiecePane { width: 2fr; }
+    NodeView #node-gpus { height: 9; margin-bottom: 1; }
+    NodeView #node-jobs { height: 6; }
+    NodeView.-wide #node-jobs { height: 1fr; }
+    """
+    CHANGES = frozenset({"drain", "resume"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", "Open job", tooltip="The job under the cursor"),
+        Binding("D,ctrl+d", "drain", "Drain", tooltip="Drain: no new jobs, after asking for the reason"),
+        Binding("u", "resume", "Resume", tooltip="Give it back to jobs, after asking"),
+        Binding("tab", "app.focus_next", "Next pane"),
+        Binding("escape", "app.back", "Back"),
+    ]
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.node_name = name
+        self._last: NodeFact | None = None
+
+    def compose(self) -> ComposeResult:
+        """Head, text, tables."""
+        yield PieceLine(id="node-head")
+        with Horizontal():
+            yield PiecePane()
+            with Vertical():
+                table = PieceTable(empty=("It has no GPU",))
+                table.id = "node-gpus"
+                yield table
+                table = PieceTable(empty=("No job is on it",))
+                table.id = "node-jobs"
+                yield table
+
+    @property
+    def crumb(self) -> str:
+        """The node's name."""
+        return f"node {clean(self.node_name)}"
+
+    @property
+    def gpu_table(self) -> PieceTable:
+        """The GPUs."""
+        return self.query_one("#node-gpus", PieceTable)
+
+    @property
+    def job_table(self) -> PieceTable:
+        """The jobs."""
+        return self.query_one("#node-jobs", PieceTable)
+
+    def show(self, mirror: Mirror, now: int) -> None:
+        """Bring the page up to date; a node that was removed stays as it was last."""
+        fleet = self.cockpit.fleet
+        fleet.update(mirror)
+        fact = self._last = fleet.facts.get(self.node_name, self._last)
+        if fact is None or not self.size.width:
+            return
+        self.set_class(self.size.width >= WIDE, "-wide")
+        gone = [] if self.node_name in fleet.facts else [("  removed from the cluster", "bad")]
+        self.query_one("#node-head", PieceLine).show_pieces([*summary(fact), *gone])
+        self.query_one(PiecePane).show_rows(page(mirror, fact, now))
+        self._show_gpus(fact)
+        self._show_jobs(fact, now)
+
+    def _show_gpus(self, fact: NodeFact) -> None:
+        table = self.gpu_table
+        rows = max(1, min(len(fact.gpus), 8 if self.size.height < 40 else 16))
+        table.styles.height = rows + 1
+        table.display = bool(fact.gpus)
+        columns = spread([column for column in gpus.COLUMNS if column.key != "node"], self._room(table))
+        by_index = {one.gpu.index: one for one in fact.gpus}
+        table.set_piece_rows(
+            sorted(by_index),
+            lambda key: gpus.cells(fact, by_index[key], columns, True) if key in by_index else (),
+            columns,
+        )
+
+    def _show_jobs(self, fact: NodeFact, now: int) -> None:
+        table = self.job_table
+        if not self.has_class("-wide"):
+            table.styles.height = max(3, min(len(fact.jobs) + 1, max(4, self.size.height // 4)))
+        else:
+            table.styles.height = "1fr"
+        columns = spread(JOB_COLUMNS, self._room(table))
+        by_number = {int(job.number): job for job in fact.jobs}
+        table.set_piece_rows(
+            sorted(by_number),
+            lambda key: job_cells(by_number[key], fact, now, columns) if key in by_number else (),
+            columns,
+        )
+
+    def _room(self, table: Widget) -> int:
+        wide = self.size.width * 3 // 5 if self.has_class("-wide") else self.size.width
+        return min(wide, table.size.width or wide) - 1
+
+    def focus_target(self) -> Widget:
+        """The jobs."""
+        return self.job_table
+
+    # keys
+
+    def on_virtual_table_opened(self, event: VirtualTable.Opened) -> None:
+        """A click opens."""
+        self.action_open()
+
+    def action_open(self) -> None:
+        """The job under the cursor of the table that has the focus."""
+        if self.gpu_table.has_focus:
+            key = self.gpu_table.cursor_key
+            fact = next((one for one in self._last.gpus if one.gpu.index == key), None) if self._last else None
+            if fact is not None and fact.shares:
+                self.cockpit.open_job(fact.shares[0].job)
+            else:
+                self.cockpit.say("No job holds this GPU")
+        elif (key := self.job_table.cursor_key) is not None:
+            self.cockpit.open_job(JobNumber(key))
+
+    def action_drain(self) -> None:
+        """Ask for the reason, then drain."""
+        self.cockpit.open_drain([self.node_name])
+
+    def action_resume(self) -> None:
+        """Give it back, after asking."""
+        confirm_resume(self, [self.node_name])

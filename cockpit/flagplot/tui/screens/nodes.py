@@ -1,0 +1,308 @@
+"""The nodes: a map of cells or a table like `sinfo`, filtered as typed; drain and resume by mark or cursor."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+from textual.widgets import ContentSwitcher
+
+from flagplot.client.mirror import Mirror
+from flagplot.tui.main_view import MainView
+from flagplot.tui.screens.confirm import ConfirmDialog
+from flagplot.tui.widgets.fleet_map import FleetMap
+from flagplot.tui.widgets.pieces import PieceLine, PieceTable
+from flagplot.tui.widgets.virtual_table import VirtualTable
+from flagplot.view.columns import spread
+from flagplot.view.fleet import GROUPINGS, group
+from flagplot.view.fleet_map import ZOOMS, cell_size, choose_zoom, lay_out, legend, summary
+from flagplot.view.node_list import COLUMNS, SORTS, NodeSpec, cells, select
+from flagplot_wire.hostlist import compress_hosts
+from flagplot_wire.text import clean
+
+
+class NodesView(MainView):
+    """Map and table over the same nodes, cursor and filter."""
+
+    DEFAULT_CSS = """
+    NodesView ContentSwitcher { height: 1fr; }
+    NodesView #node-legend { background: $surface; }
+    """
+    title = "Nodes"
+    CHANGES = frozenset({"drain", "resume"})
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", "Open", tooltip="The node's page"),
+        Binding("D,ctrl+d", "drain", "Drain", tooltip="Drain: no new jobs, after asking for the reason"),
+        Binding("u", "resume", "Resume", tooltip="Give drained nodes back to jobs, after asking"),
+        Binding("slash", "app.filter", "Filter", tooltip="Filter: words, state: user: part: type: switch:, free>3"),
+        Binding("t", "toggle_table", "Table", tooltip="Map or table"),
+        Binding("plus,equals_sign", "zoom(1)", "Zoom", tooltip="Larger cells"),
+        Binding("minus", "zoom(-1)", "Smaller cells", show=False),
+        Binding("b", "group", "Group", tooltip="Group by switch, partition, GPU type, not at all"),
+        Binding("space", "mark_hint", "Mark"),
+        Binding("0", "zoom_fit", "Cells that fit", show=False),
+        Binding("o", "sort_next", "Sort"),
+        Binding("r", "reverse", "Reverse", show=False),
+        Binding("f", "only('free>0')", "Only with free GPUs", show=False),
+        Binding("m", "only('user:me')", "Only with my jobs", show=False),
+        Binding("x", "only('state:drain,down,unknown')", "Only out of service", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spec = NodeSpec()
+        self.zoom = ""
+        """The zoom that was chosen; empty: the largest that fits."""
+        self._shown: object = None
+        self._names: list[str] = []
+
+    def compose(self) -> ComposeResult:
+        """The map, the table, the line of the node under the cursor, the legend."""
+        with ContentSwitcher(initial="node-map"):
+            yield _with_id(FleetMap(), "node-map")
+            yield _with_id(PieceTable(markable=True), "node-table")
+        yield PieceLine(id="node-summary")
+        yield PieceLine(id="node-legend")
+
+    @property
+    def map(self) -> FleetMap:
+        """The map."""
+        return self.query_one(FleetMap)
+
+    @property
+    def table(self) -> PieceTable:
+        """The table."""
+        return self.query_one(PieceTable)
+
+    @property
+    def as_table(self) -> bool:
+        """True while the table is shown."""
+        return self.query_one(ContentSwitcher).current == "node-table"
+
+    @property
+    def cursor(self) -> str:
+        """The name of the node under the cursor; empty when there is none."""
+        if not self.as_table:
+            return self.map.cursor_name
+        key = self.table.cursor_key
+        return "" if key is None else self.cockpit.fleet.name(key)
+
+    @property
+    def counts(self) -> str:
+        """Filter, number, marks, grouping or order."""
+        total = len(self.cockpit.mirror.nodes)
+        shown = f"{len(self._names)} nodes"
+        if self.spec.filter:
+            shown = f"/{clean(self.spec.filter)}  {len(self._names)} of {total}"
+        if not self.is_mounted:
+            return shown
+        marks = len(self.table.marks if self.as_table else self.map.marks)
+        order = "" if self.spec.sort == "node" else f" · by {self.spec.sort}"
+        grouped = "" if self.as_table or self.spec.group == "none" else f" · by {self.spec.group}"
+        return shown + (f" · {marks} marked" if marks else "") + order + grouped
+
+    def show(self, mirror: Mirror, now: int) -> None:
+        """Lay out anew when something moved; redraw what changed on screen."""
+        fleet = self.cockpit.fleet
+        fleet.update(mirror)
+        body = self.query_one(ContentSwitcher).size
+        wanted = (mirror.version, self.spec, self.zoom, self.as_table, body)
+        if wanted != self._shown and body.width:
+            self._shown = wanted
+            self._names = select(mirror, fleet, self.spec)
+            self.map.empty = self.table.empty = self._empty(mirror)
+            if self.as_table:
+                self._show_table(mirror)
+            else:
+                self._show_map(mirror)
+        self._show_lines()
+
+    def _show_map(self, mirror: Mirror) -> None:
+        fleet = self.cockpit.fleet
+        size = self.query_one(ContentSwitcher).size
+        groups = group(mirror, fleet, self._names, self.spec.group)
+        if self.zoom:
+            layout = lay_out(groups, cell_size(self.zoom, fleet, self._names), size.width)
+        else:
+            layout = choose_zoom(groups, fleet, size.width, size.height)
+        self.map.set_map(fleet, groups, layout)
+
+    def _show_table(self, mirror: Mirror) -> None:
+        fleet = self.cockpit.fleet
+        columns = spread(COLUMNS, self.size.width - 1)
+        self.table.forget_marks(lambda key: fleet.name(key) in fleet.facts)
+        self.table.set_piece_rows(
+            [fleet.key(name) for name in self._names],
+            lambda key: cells(mirror, fleet.facts[fleet.name(key)], columns) if fleet.name(key) in fleet.facts else (),
+            columns,
+            sorted_by=self.spec.sort,
+            reverse=self.spec.reverse,
+        )
+
+    def _show_lines(self) -> None:
+        fleet = self.cockpit.fleet
+        fact = fleet.facts.get(self.cursor)
+        room = self.size.width - 3
+        self.query_one("#node-summary", PieceLine).show_pieces(summary(fact) if fact else ())
+        shown = [name for name in self._names if name in fleet.facts]
+        self.query_one("#node-legend", PieceLine).show_pieces(legend(fleet.counts(shown), room))
+
+    def _empty(self, mirror: Mirror) -> list[str]:
+        if not mirror.complete:
+            return ["Waiting for the controller", clean(mirror.problem) or "the nodes come with its first answer"]
+        if self.spec.filter:
+            return ["No node matches the filter", "Esc clears it · / changes it"]
+        return ["There are no nodes yet", "a node appears here when its agent first reports · flagplot up starts one"]
+
+    def focus_target(self) -> Widget:
+        """The map or the table."""
+        return self.table if self.as_table else self.map
+
+    @property
+    def can_filter(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def filter_text(self) -> str:
+        """The filter in force."""
+        return self.spec.filter
+
+    def filter_changed(self, text: str) -> None:
+        """Filter as typed."""
+        self._choose(replace(self.spec, filter=text.strip()))
+
+    def escape(self) -> bool:
+        """Marks first, then the filter."""
+        if self.table.clear_marks() if self.as_table else self.map.clear_marks():
+            return True
+        if self.spec.filter:
+            self.filter_changed("")
+            return True
+        return False
+
+    def _choose(self, spec: NodeSpec) -> None:
+        self.spec = spec
+        self.cockpit.show_now()
+
+    def chosen(self) -> list[str]:
+        """The marked nodes, else the one under the cursor."""
+        if self.as_table:
+            return [self.cockpit.fleet.name(key) for key in self.table.chosen()]
+        return self.map.chosen()
+
+    # keys
+
+    def on_fleet_map_opened(self, event: FleetMap.Opened) -> None:
+        """A click opens."""
+        self.cockpit.open_node(event.name)
+
+    def on_virtual_table_opened(self, event: VirtualTable.Opened) -> None:
+        """A click opens."""
+        self.cockpit.open_node(self.cockpit.fleet.name(event.key))
+
+    def on_virtual_table_header_clicked(self, event: VirtualTable.HeaderClicked) -> None:
+        """A click on a title sorts."""
+        self._choose(self.spec.sorted_by(event.column))
+
+    def on_fleet_map_moved(self) -> None:
+        """Tell of the node under the cursor."""
+        self._show_lines()
+        self.cockpit.frame_changed()
+
+    def on_virtual_table_moved(self) -> None:
+        """Tell of the node under the cursor."""
+        self.on_fleet_map_moved()
+
+    def action_open(self) -> None:
+        """The node's page."""
+        if self.cursor:
+            self.cockpit.open_node(self.cursor)
+
+    def action_toggle_table(self) -> None:
+        """Map or table, with the same node under the cursor and the same marks."""
+        name, fleet = self.cursor, self.cockpit.fleet
+        if self.as_table:
+            self.map.marks = {fleet.name(key) for key in self.table.marks}
+        else:
+            self.table.marks = {fleet.key(one) for one in self.map.marks}
+        self.query_one(ContentSwitcher).current = "node-map" if self.as_table else "node-table"
+        self.cockpit.show_now()
+        if name and self.as_table:
+            self.table.move_to(fleet.key(name))
+        elif name:
+            self.map.move_to(name)
+        self.focus_target().focus()
+
+    def action_zoom(self, step: int) -> None:
+        """Larger or smaller cells than now."""
+        now = ZOOMS.index(self.map.layout_map.size.zoom)
+        self.zoom = ZOOMS[max(0, min(now + step, len(ZOOMS) - 1))]
+        self.cockpit.show_now()
+
+    def action_zoom_fit(self) -> None:
+        """The largest cells that fit."""
+        self.zoom = ""
+        self.cockpit.show_now()
+
+    def action_group(self) -> None:
+        """The next grouping."""
+        at = GROUPINGS.index(self.spec.group)
+        self._choose(replace(self.spec, group=GROUPINGS[(at + 1) % len(GROUPINGS)]))
+
+    def action_sort_next(self) -> None:
+        """The next order."""
+        order = list(SORTS)
+        self._choose(replace(self.spec, sort=order[(order.index(self.spec.sort) + 1) % len(order)], reverse=False))
+
+    def action_reverse(self) -> None:
+        """Turn the order round."""
+        self._choose(replace(self.spec, reverse=not self.spec.reverse))
+
+    def action_only(self, text: str) -> None:
+        """Set a filter, or clear it when it is set already."""
+        self.filter_changed("" if self.spec.filter == text else text)
+
+    def action_mark_hint(self) -> None:
+        """Marks are made by the map and the table themselves."""
+
+    def action_drain(self) -> None:
+        """Ask for the reason, then drain."""
+        self.cockpit.open_drain(self.chosen())
+
+    def action_resume(self) -> None:
+        """Give nodes back, after asking."""
+        confirm_resume(self, self.chosen())
+
+
+def confirm_resume(view: MainView, names: list[str]) -> None:
+    """Ask, then give those of the nodes back that are drained."""
+    app = view.cockpit
+    if refusal := app.why_not("resume"):
+        app.failure("Not allowed", [refusal])
+        return
+    nodes = app.mirror.nodes
+    drained = [name for name in names if name in nodes and nodes[name].drain is not None]
+    if not drained:
+        app.say("Nothing to resume: not drained" if names else "No node under the cursor")
+        return
+
+    def go(yes: bool | None) -> None:
+        if yes:
+            app.resume_nodes(drained)
+
+    lines = []
+    for name in drained:
+        drain = nodes[name].drain
+        lines.append(f"{name}  {drain.reason if drain else ''}")
+    what = drained[0] if len(drained) == 1 else f"{len(drained)} nodes ({compress_hosts(drained)})"
+    note = "New jobs may start on them at once." if len(drained) > 1 else "New jobs may start on it at once."
+    app.push_screen(ConfirmDialog(f"Resume {what}?", lines, yes="Yes, resume", note=note), go)
+
+
+def _with_id(widget: Widget, name: str) -> Widget:
+    widget.id = name
+    return widget
