@@ -21,6 +21,8 @@ from flagplotd.core.stimuli import SubmitJob
 
 MAX_NAME = 256
 MAX_COMMENT = 1024
+MAX_COUNT = 2**31 - 1
+"""No count of a request is higher, so that sums and products of a plan stay within 64 bits."""
 _RUNS = re.compile(r"\d{1,8}(-\d{1,8})?(,\d{1,8}(-\d{1,8})?)*", re.ASCII)
 
 
@@ -93,11 +95,14 @@ def check_request(state: State, request: Request, partition: Partition) -> Reque
     whole = request.gpus or request.gpus_per_node or request.gpus_per_task
     if (request.shards or request.vram_mib) and whole:
         raise Refused("bad_gres", "whole GPUs and a share of a GPU in one job: it may have one kind only")
-    counts = (request.nodes_min, request.cpus_per_task)
+    gpus = (*request.gpus, *request.gpus_per_node, *request.gpus_per_task)
+    counts = (request.nodes_min, request.cpus_per_task, *(gpu.count for gpu in gpus))
     others = (request.tasks, request.tasks_per_node, request.shards, request.vram_mib, request.time_limit_s or 0)
-    memory = (request.mem_per_node_mib, request.mem_per_cpu_mib, request.mem_per_gpu_mib)
-    if min(counts) < 1 or min(others) < 0 or min(value or 0 for value in memory) < 0:
+    memory = tuple(value or 0 for value in (request.mem_per_node_mib, request.mem_per_cpu_mib, request.mem_per_gpu_mib))
+    if min(counts) < 1 or min(others) < 0 or min(memory) < 0:
         raise Refused("bad_request", "a count in the request is negative or zero")
+    if max(*counts, *others, *memory, request.nodes_max) > MAX_COUNT:
+        raise Refused("bad_request", f"a count in the request is above {MAX_COUNT}")
     if request.nodes_max < request.nodes_min:
         raise Refused("bad_request", f"at most {request.nodes_max} nodes is fewer than at least {request.nodes_min}")
     for name in (*request.nodelist, *request.exclude):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Literal
 
 import msgspec
 
@@ -170,8 +171,8 @@ def hold(step: Stepper, who: Who, job: Job, wanted: bool) -> str:
     if job.status.state is not JobState.PENDING:
         raise Refused("not_pending", f"job {job.display_id} is {job.status.state}: only pending jobs are held")
     if wanted:
-        kind = "user" if job.user == who.user else "admin"
-        if not job.spec.hold:
+        kind: Literal["user", "admin"] = "user" if job.user == who.user else "admin"
+        if job.spec.hold not in (kind, "admin"):
             spec = msgspec.structs.replace(job.spec, hold=kind)
             step.emit(ev.JobSpecChanged(job.number, spec, "held", who.user))
             step.replan()
