@@ -1,1 +1,54 @@
-"""One file for each request."""
+"""One file for each request; the table below finds the handler by the request's type."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from flagplot_wire import requests as rq
+from flagplot_wire.replies import Reply
+from flagplotd.service.context import Asking
+from flagplotd.service.handlers import (
+    act,
+    drain,
+    estimate,
+    events,
+    explain,
+    hello,
+    job,
+    nodes,
+    output,
+    partitions,
+    queue,
+    remove,
+    resume,
+    script,
+    shutdown,
+    status,
+    submit,
+    update,
+)
+
+Handler = Callable[[Asking, Any], Awaitable[Reply]]
+
+HANDLERS: dict[type, Handler] = {
+    rq.Hello: hello.handle,
+    rq.Submit: submit.handle,
+    rq.Act: act.handle,
+    rq.Update: update.handle,
+    rq.DrainNodes: drain.handle,
+    rq.ResumeNodes: resume.handle,
+    rq.RemoveNodes: remove.handle,
+    rq.GetQueue: queue.handle,
+    rq.GetNodes: nodes.handle,
+    rq.GetJob: job.handle,
+    rq.GetScript: script.handle,
+    rq.GetPartitions: partitions.handle,
+    rq.Explain: explain.handle,
+    rq.Estimate: estimate.handle,
+    rq.ReadOutput: output.handle,
+    rq.GetEvents: events.handle,
+    rq.GetStatus: status.handle,
+    rq.Shutdown: shutdown.handle,
+}
+"""`Subscribe` is not here: it belongs to the connection (see `flagplotd.service.session`)."""

@@ -1,0 +1,154 @@
+"""Who follows the cluster live: events in order, forecasts, samples; a slow reader costs bounded memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from msgspec import Struct
+
+from flagplot_wire.codec import encode
+from flagplot_wire.events import Event
+from flagplot_wire.ids import JobNumber
+from flagplot_wire.job import Forecast
+from flagplot_wire.replies import EventsPushed, ForecastsPushed, SamplesPushed, SnapshotPart
+from flagplot_wire.telemetry import NodeSample
+from flagplotd.core.state import State
+
+RING = 20_000
+"""Events kept for clients that come back."""
+QUEUE_BYTES = 8 * 1024 * 1024
+"""Pushes waiting for one subscriber; beyond that it gets a fresh snapshot instead."""
+JOBS_PER_PART = 500
+EVENTS_PER_PUSH = 500
+
+
+class Subscription:
+    """One follower's waiting frames. `stale` asks for a fresh snapshot in their place."""
+
+    def __init__(self, telemetry: bool) -> None:
+        self.telemetry = telemetry
+        self.stale = False
+        self._frames: deque[bytes] = deque()
+        self._bytes = 0
+        self.ready = asyncio.Event()
+
+    def offer(self, frame: bytes) -> None:
+        """Add a frame, or give up on what waits when it is too much."""
+        if self.stale:
+            return
+        self._frames.append(frame)
+        self._bytes += len(frame)
+        if self._bytes > QUEUE_BYTES:
+            self.clear()
+            self.stale = True
+        self.ready.set()
+
+    def clear(self) -> None:
+        """Forget what waits."""
+        self._frames.clear()
+        self._bytes = 0
+
+    def take(self) -> bytes | None:
+        """The next frame; None when there is none."""
+        if not self._frames:
+            self.ready.clear()
+            return None
+        frame = self._frames.popleft()
+        self._bytes -= len(frame)
+        return frame
+
+
+class Hub:
+    """All subscriptions, the ring of late events and the latest samples."""
+
+    def __init__(self) -> None:
+        self.subscriptions: set[Subscription] = set()
+        self.ring: deque[Event] = deque(maxlen=RING)
+        self.samples: dict[str, NodeSample] = {}
+        self.progress: Struct | None = None
+        self._fresh: set[str] = set()
+
+    def push(self, body: Struct, telemetry: bool = False) -> None:
+        """Send one push to everybody (`telemetry`: to those who want samples)."""
+        if not self.subscriptions:
+            return
+        frame = encode(body)
+        for subscription in self.subscriptions:
+            if subscription.telemetry or not telemetry:
+                subscription.offer(frame)
+
+    def publish(self, events: Sequence[Event]) -> None:
+        """Durable events go to everybody."""
+        self.ring.extend(events)
+        if self.subscriptions:
+            for part in chunks(events, EVENTS_PER_PUSH):
+                self.push(EventsPushed(part))
+
+    def sampled(self, sample: NodeSample) -> None:
+        """A node's latest sample; it goes out with the next `push_samples`."""
+        self.samples[sample.node] = sample
+        self._fresh.add(sample.node)
+
+    def push_samples(self) -> None:
+        """Send the samples that are new since the last call."""
+        fresh = tuple(self.samples[name] for name in sorted(self._fresh) if name in self.samples)
+        self._fresh.clear()
+        if fresh:
+            self.push(SamplesPushed(fresh), telemetry=True)
+
+    def missed(self, after: int, seq: int) -> list[Event] | None:
+        """The events after `after` up to `seq`, or None when some are no longer here."""
+        if after == seq:
+            return []
+        if after > seq or not self.ring or self.ring[0].seq > after + 1:
+            return None
+        return list(islice(self.ring, after + 1 - self.ring[0].seq, None))
+
+
+def chunks(items: Sequence[Event], size: int) -> Iterator[tuple[Event, ...]]:
+    """Cut into tuples of at most `size`."""
+    for start in range(0, len(items), size):
+        yield tuple(items[start : start + size])
+
+
+def snapshot(state: State, samples: Iterable[NodeSample]) -> Iterator[SnapshotPart]:
+    """The state of this moment in parts: the records are taken at once, the parts are made one by one."""
+    jobs, forecasts = list(state.jobs.values()), list(state.forecasts.values())
+    nodes, partitions = tuple(state.nodes.values()), tuple(state.partitions.values())
+    kept, seq, epoch = tuple(samples), state.seq, state.epoch
+
+    def parts() -> Iterator[SnapshotPart]:
+        yield SnapshotPart(seq, epoch, first=True, nodes=nodes, partitions=partitions, samples=kept)
+        for start in range(0, len(jobs), JOBS_PER_PART):
+            yield SnapshotPart(seq, epoch, jobs=tuple(jobs[start : start + JOBS_PER_PART]))
+        for start in range(0, len(forecasts), JOBS_PER_PART):
+            yield SnapshotPart(seq, epoch, forecasts=tuple(forecasts[start : start + JOBS_PER_PART]))
+        yield SnapshotPart(seq, epoch, last=True)
+
+    return parts()
+
+
+def catch_up(state: State, events: list[Event], after: int, samples: Iterable[NodeSample]) -> Iterator[Struct]:
+    """For a client that comes back: the missed events, then what is not journalled."""
+    forecasts, kept, epoch = tuple(state.forecasts.values()), tuple(samples), state.epoch
+
+    def parts() -> Iterator[Struct]:
+        yield SnapshotPart(after, epoch, last=True)
+        for part in chunks(events, EVENTS_PER_PUSH):
+            yield EventsPushed(part)
+        for start in range(0, len(forecasts), JOBS_PER_PART):
+            yield ForecastsPushed(forecasts[start : start + JOBS_PER_PART])
+        if kept:
+            yield SamplesPushed(kept)
+
+    return parts()
+
+
+def difference(old: dict[JobNumber, Forecast], new: dict[JobNumber, Forecast]) -> ForecastsPushed:
+    """What changed from one table of forecasts to the next."""
+    changed = tuple(forecast for number, forecast in new.items() if old.get(number) != forecast)
+    gone = tuple(forecast.number for number, forecast in old.items() if number not in new)
+    return ForecastsPushed(changed, gone)

@@ -1,0 +1,58 @@
+"""Records and events as blobs: msgpack maps that ignore fields they do not know."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from flagplot_wire import events as ev
+from flagplot_wire.job import Job, Payload
+from flagplot_wire.node import Node, Partition
+
+_encoder = msgspec.msgpack.Encoder()
+body_decoder: msgspec.msgpack.Decoder[ev.Body] = msgspec.msgpack.Decoder(ev.Body)
+job_decoder = msgspec.msgpack.Decoder(Job)
+node_decoder = msgspec.msgpack.Decoder(Node)
+partition_decoder = msgspec.msgpack.Decoder(Partition)
+payload_decoder = msgspec.msgpack.Decoder(Payload)
+
+
+def blob(record: Struct) -> bytes:
+    """One record as msgpack."""
+    return _encoder.encode(record)
+
+
+def event_row(event: ev.Event) -> tuple[int, int, str, int | None, str | None, bytes]:
+    """An event as a row of the journal; `job` and `node` are there to be searched."""
+    body = event.body
+    job: int | None = None
+    node: str | None = None
+    match body:
+        case ev.JobAdded():
+            job = body.job.number
+        case ev.JobChanged() | ev.JobSpecChanged():
+            job = body.number
+        case ev.NodeChanged():
+            node = body.node.name
+        case ev.NodeRemoved():
+            node = body.name
+    return event.seq, event.time, str(body.__struct_config__.tag), job, node, blob(body)
+
+
+def job_row(job: Job, live: bool) -> tuple[object, ...]:
+    """A job's current record as a row."""
+    status = job.status
+    return (
+        job.number,
+        int(live),
+        job.user,
+        job.spec.name,
+        job.spec.partition,
+        str(status.state),
+        status.submit_time,
+        status.start_time,
+        status.end_time,
+        job.array_number or None,
+        job.array_index,
+        blob(job),
+    )

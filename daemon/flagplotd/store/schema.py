@@ -1,0 +1,51 @@
+"""The tables and their migrations. A migration, once released, is never changed: old files load for ever."""
+
+from __future__ import annotations
+
+from sqlite_utils import Database, Migrations
+
+SCHEMA = 1
+"""Counts the migrations; a file that says more was written by a newer version."""
+
+migrations = Migrations("flagplotd")
+
+
+@migrations()
+def m001_first_tables(db: Database) -> None:
+    """Journal, current records, payloads and submit keys."""
+    db.table("meta").create({"key": str, "value": str}, pk="key")
+    db.table("events").create(
+        {"seq": int, "time": int, "kind": str, "job": int, "node": str, "body": bytes},
+        pk="seq",
+        not_null={"time", "kind", "body"},
+    )
+    db.table("events").create_index(["job"])
+    db.table("events").create_index(["node"])
+    db.table("jobs").create(
+        {
+            "number": int,
+            "live": int,
+            "user": str,
+            "name": str,
+            "partition": str,
+            "state": str,
+            "submit_time": int,
+            "start_time": int,
+            "end_time": int,
+            "array_number": int,
+            "array_index": int,
+            "record": bytes,
+        },
+        pk="number",
+        not_null={"live", "user", "state", "record"},
+    )
+    db.table("jobs").create_index(["live"])
+    db.table("jobs").create_index(["array_number"])
+    db.table("jobs").create_index(["user", "end_time"])
+    db.table("payloads").create({"number": int, "payload": bytes}, pk="number", not_null={"payload"})
+    db.table("submit_keys").create(
+        {"user": str, "key": str, "number": int, "time": int}, pk=("user", "key"), not_null={"number"}
+    )
+    db.table("nodes").create({"name": str, "record": bytes}, pk="name", not_null={"record"})
+    db.table("partitions").create({"name": str, "record": bytes}, pk="name", not_null={"record"})
+    db.table("probe").create({"id": int, "data": bytes}, pk="id")
