@@ -36,7 +36,7 @@ def table() -> dict[int, Process]:
     return found
 
 
-def of_attempt(roots: set[int], marker: bytes, keeper: int) -> set[int]:
+def of_attempt(roots: set[int], marker: bytes, keeper: int, processes: dict[int, Process] | None = None) -> set[int]:
     """Live processes of an attempt: its sessions, their descendants, and strays the keeper inherited.
 
     `roots` are the pids it was started with (each leads a session of its own). A stray, which left both session

@@ -1,0 +1,26 @@
+"""What an agent is told at its start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+
+class Config(Struct, frozen=True):
+    """Where the agent keeps its things and how it reaches the controller.
+
+    `controller_file` is a controller.json that is read again on each dial; it wins over `host` and `port`.
+    `lease_s`: after so long without the controller the agent ends its jobs (0: never).
+    """
+
+    folder: Path
+    node: str
+    host: str
+    port: int
+    key: Path
+    host_key: Path
+    controller_file: Path | None = None
+    simulate: Path | None = None
+    lease_s: int = 0
+    keep_attempts: int = 200

@@ -1,0 +1,78 @@
+"""The agent's line to the controller: dials, speaks frames, dials again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Any
+
+import asyncssh
+
+from flagplot_agent.config import Config
+from flagplot_wire.agentlink import FromAgent, ToAgent
+from flagplot_wire.codec import Decoder, encode
+from flagplot_wire.errors import Refused
+
+LOGIN = "agent"
+SUBSYSTEM = "flagplot-agent"
+
+
+class Link:
+    """One connection; `async with Link(config) as link`, then `send` and `frames`."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._connection: asyncssh.SSHClientConnection | None = None
+        self._process: asyncssh.SSHClientProcess[bytes] | None = None
+
+    async def __aenter__(self) -> Link:
+        host, port = address(self._config)
+        host_key = asyncssh.read_public_key(str(self._config.host_key))
+        self._connection = await asyncssh.connect(
+            host,
+            port,
+            username=LOGIN,
+            client_keys=[str(self._config.key)],
+            known_hosts=([host_key], [], []),
+            agent_path=None,
+            config=None,
+            compression_algs=None,
+            keepalive_interval=10,
+            keepalive_count_max=3,
+            login_timeout=20,
+            connect_timeout=10,
+        )
+        self._process = await self._connection.create_process(subsystem=SUBSYSTEM, encoding=None)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._connection is not None:
+            self._connection.abort() if error else self._connection.close()
+            await self._connection.wait_closed()
+
+    async def send(self, body: FromAgent) -> None:
+        """Send one frame."""
+        assert self._process is not None
+        self._process.stdin.write(encode(body))
+        await self._process.stdin.drain()
+
+    async def frames(self) -> AsyncIterator[ToAgent]:
+        """Frames until the controller closes; unknown kinds raise `Refused`."""
+        assert self._process is not None
+        decoder: Decoder[Any] = Decoder(ToAgent)
+        while data := await self._process.stdout.read(65_536):
+            for _, body in decoder.feed(data):
+                if isinstance(body, Refused):
+                    raise body
+                yield body
+
+
+def address(config: Config) -> tuple[str, int]:
+    """Where the controller listens now."""
+    if config.controller_file is not None and config.controller_file.exists():
+        found = json.loads(config.controller_file.read_text())
+        return str(found.get("host") or config.host), int(found["port"])
+    return config.host, config.port

@@ -1,0 +1,188 @@
+"""GPUs by NVML: the only place that imports pynvml (the nvidia-ml-py distribution)."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from flagplot_agent.telemetry.host import numa_of_pci, process_owner
+from flagplot_agent.telemetry.names import type_word
+from flagplot_wire.node import Gpu
+from flagplot_wire.telemetry import GpuProcess, GpuSample
+
+T = TypeVar("T")
+
+
+class NoNvml(Exception):
+    """NVML cannot be used; the text says why and what to do."""
+
+
+@dataclass(slots=True)
+class Device:
+    """One GPU or MIG device: where its handle comes from, and what was found of it."""
+
+    gpu: Gpu
+    parent: int
+    mig: int | None
+
+
+class Nvml:
+    """A connection to the driver. Raises `NoNvml` where there is none."""
+
+    def __init__(self) -> None:
+        self.lib = load()
+        try:
+            self.lib.nvmlInit()
+        except self.lib.NVMLError as wrong:
+            raise NoNvml(init_failure(self.lib, wrong)) from wrong
+        self.driver = text_of(self.ask(lambda: self.lib.nvmlSystemGetDriverVersion()) or "")
+
+    def close(self) -> None:
+        """Let go of the driver."""
+        self.ask(lambda: self.lib.nvmlShutdown())
+
+    def ask(self, call: Callable[[], T]) -> T | None:
+        """A value, or None where the driver does not support it or lost the device."""
+        try:
+            return call()
+        except self.lib.NVMLError:
+            return None
+
+    def devices(self) -> list[Device]:
+        """Every GPU, MIG devices in the place of their parent; lost cards stay, with their fault."""
+        found: list[Device] = []
+        for parent in range(self.lib.nvmlDeviceGetCount()):
+            try:
+                handle = self.lib.nvmlDeviceGetHandleByIndex(parent)
+                instances = self._mig(handle)
+                if instances is None:
+                    found.append(Device(self._gpu(handle, len(found), parent), parent, None))
+                for mig, instance in instances or ():
+                    found.append(Device(self._gpu(instance, len(found), parent, handle), parent, mig))
+            except self.lib.NVMLError as wrong:
+                lost = Gpu(len(found), f"unknown-{parent}", "unknown", fault=text_of(str(wrong)))
+                found.append(Device(lost, parent, None))
+        return found
+
+    def _mig(self, handle: Any) -> list[tuple[int, Any]] | None:
+        mode = self.ask(lambda: self.lib.nvmlDeviceGetMigMode(handle))
+        if mode is None or mode[0] != self.lib.NVML_DEVICE_MIG_ENABLE:
+            return None
+        found = []
+        for index in range(self.ask(lambda: self.lib.nvmlDeviceGetMaxMigDeviceCount(handle)) or 0):
+            instance = self.ask(lambda index=index: self.lib.nvmlDeviceGetMigDeviceHandleByIndex(handle, index))  # type: ignore[misc]
+            if instance is not None:
+                found.append((index, instance))
+        return found
+
+    def _gpu(self, handle: Any, index: int, minor: int, parent: Any = None) -> Gpu:
+        name = text_of(self.lib.nvmlDeviceGetName(handle))
+        uuid = text_of(self.lib.nvmlDeviceGetUUID(handle))
+        pci = self.ask(lambda: self.lib.nvmlDeviceGetPciInfo(parent if parent is not None else handle))
+        address = text_of(pci.busId).lower() if pci is not None else ""
+        real_minor = self.ask(lambda: self.lib.nvmlDeviceGetMinorNumber(parent if parent is not None else handle))
+        memory = self._memory(handle)
+        return Gpu(
+            index,
+            uuid,
+            type_word(name),
+            name,
+            memory[1] if memory else None,
+            numa_of_pci(address) if address else None,
+            address,
+            minor if real_minor is None else real_minor,
+            mig=parent is not None,
+        )
+
+    def _memory(self, handle: Any) -> tuple[int, int] | None:
+        """(used without the driver's reserve, total without it), MiB."""
+        version = getattr(self.lib, "nvmlMemory_v2", None)
+        found = self.ask(lambda: self.lib.nvmlDeviceGetMemoryInfo(handle, version)) if version else None
+        if found is not None:
+            return found.used // 2**20, (found.total - found.reserved) // 2**20
+        found = self.ask(lambda: self.lib.nvmlDeviceGetMemoryInfo(handle))
+        return (found.used // 2**20, found.total // 2**20) if found is not None else None
+
+    def sample(self, device: Device, jobs: dict[int, int]) -> GpuSample:
+        """One device now; `jobs` maps pids to job numbers. A lost card gives its fault."""
+        index = device.gpu.index
+        try:
+            handle = self.lib.nvmlDeviceGetHandleByIndex(device.parent)
+            if device.mig is not None:
+                handle = self.lib.nvmlDeviceGetMigDeviceHandleByIndex(handle, device.mig)
+            self.lib.nvmlDeviceGetUUID(handle)
+        except self.lib.NVMLError as wrong:
+            return GpuSample(index, fault=text_of(str(wrong)))
+        use = None if device.mig is not None else self.ask(lambda: self.lib.nvmlDeviceGetUtilizationRates(handle))
+        memory = self._memory(handle)
+        processes = self._processes(handle, jobs)
+        used = memory[0] if memory else None
+        if memory is None and processes and all(one.memory_mib is not None for one in processes):
+            used = sum(one.memory_mib or 0 for one in processes)
+        power = self.ask(lambda: self.lib.nvmlDeviceGetPowerUsage(handle))
+        limit = self.ask(lambda: self.lib.nvmlDeviceGetEnforcedPowerLimit(handle))
+        return GpuSample(
+            index,
+            use.gpu if use is not None else None,
+            used,
+            memory[1] if memory else None,
+            self.ask(lambda: self.lib.nvmlDeviceGetTemperature(handle, self.lib.NVML_TEMPERATURE_GPU)),
+            power // 1000 if power is not None else None,
+            limit // 1000 if limit is not None else None,
+            processes,
+        )
+
+    def _processes(self, handle: Any, jobs: dict[int, int]) -> tuple[GpuProcess, ...]:
+        found: dict[int, int | None] = {}
+        for lister in (self.lib.nvmlDeviceGetComputeRunningProcesses, self.lib.nvmlDeviceGetGraphicsRunningProcesses):
+            for process in self.ask(lambda lister=lister: lister(handle)) or ():  # type: ignore[misc]
+                used = process.usedGpuMemory
+                mib = used // 2**20 if used is not None else None
+                before = found.get(process.pid)
+                found[process.pid] = mib if before is None else max(before, mib or 0)
+        return tuple(
+            GpuProcess(pid, mib, *process_owner(pid), job=jobs.get(pid, 0))  # type: ignore[arg-type]
+            for pid, mib in sorted(found.items())
+        )
+
+
+def load() -> Any:
+    """The pynvml module, after a look at which distribution it is; raises `NoNvml`."""
+    try:
+        import pynvml
+    except ImportError as wrong:
+        raise NoNvml("no GPUs: the nvidia-ml-py package is not installed") from wrong
+    if not hasattr(pynvml, "nvmlDeviceGetMemoryInfo") or not hasattr(pynvml, "NVMLError"):
+        raise NoNvml("no GPUs: the module pynvml is not NVIDIA's; install nvidia-ml-py")
+    return pynvml
+
+
+def distribution() -> str:
+    """Which distribution gives the module pynvml, with its version."""
+    for name in ("nvidia-ml-py", "pynvml"):
+        try:
+            return f"{name} {importlib.metadata.version(name)}"
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return "unknown"
+
+
+def init_failure(lib: Any, wrong: Any) -> str:
+    """Why nvmlInit failed, and what to do."""
+    value = getattr(wrong, "value", None)
+    known = {
+        lib.NVML_ERROR_LIBRARY_NOT_FOUND: "no GPUs: there is no NVIDIA driver (libnvidia-ml.so.1 was not found)",
+        lib.NVML_ERROR_DRIVER_NOT_LOADED: "no GPUs: the NVIDIA driver is not loaded (try: modprobe nvidia)",
+        lib.NVML_ERROR_LIB_RM_VERSION_MISMATCH: (
+            "the NVIDIA driver and its library have different versions: reboot, or reload the driver"
+        ),
+        lib.NVML_ERROR_NO_PERMISSION: "no GPUs: no permission to talk to the NVIDIA driver",
+    }
+    return known.get(value, f"no GPUs: NVML says {text_of(str(wrong))}")
+
+
+def text_of(value: bytes | str) -> str:
+    """Text, whether the binding gives bytes or str."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
