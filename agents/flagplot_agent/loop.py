@@ -219,7 +219,7 @@ class Agent:
         while True:
             jobs = self.job_processes()
             sample = await asyncio.to_thread(self.sampler.sample, int(time.time()), jobs)
-            await link.send(al.SampleReport(sample))
+            await link.send(al.SampleReport(msgspec.structs.replace(sample, node=self.config.node)))
             if self.sampler.inventory != known:
                 known = self.sampler.inventory
                 await link.send(al.InventoryReport(known))

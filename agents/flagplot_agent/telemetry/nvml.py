@@ -37,11 +37,11 @@ class Nvml:
             self.lib.nvmlInit()
         except self.lib.NVMLError as wrong:
             raise NoNvml(init_failure(self.lib, wrong)) from wrong
-        self.driver = text_of(self.ask(lambda: self.lib.nvmlSystemGetDriverVersion()) or "")
+        self.driver = text_of(self.ask(self.lib.nvmlSystemGetDriverVersion) or "")
 
     def close(self) -> None:
         """Let go of the driver."""
-        self.ask(lambda: self.lib.nvmlShutdown())
+        self.ask(self.lib.nvmlShutdown)
 
     def ask(self, call: Callable[[], T]) -> T | None:
         """A value, or None where the driver does not support it or lost the device."""
