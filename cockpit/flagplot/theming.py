@@ -291,6 +291,15 @@ def _build(name: str, keys: dict[str, Any]) -> FlagTheme:
     variables = {f"state-{key}": style for key, style in styles["states"].items()}
     variables |= {f"owner-{at}": style for at, style in enumerate(owners, 1)}
     variables |= styles["roles"]
+    variables |= {
+        "scrollbar": colours["secondary"],
+        "scrollbar-hover": colours["foreground"],
+        "scrollbar-active": colours["foreground"],
+        "scrollbar-background": colours["panel"],
+        "scrollbar-background-hover": colours["panel"],
+        "scrollbar-background-active": colours["panel"],
+        "scrollbar-corner-color": colours["panel"],
+    }
     # `warning` is also a colour of Textual's own: there it has to stay a colour.
     variables["role-warning"] = variables.pop("warning")
     theme = Theme(

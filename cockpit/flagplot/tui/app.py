@@ -51,6 +51,7 @@ class FlagplotApp(Services):
     TITLE = "flagplot"
     ENABLE_COMMAND_PALETTE = True
     CSS = """
+    * { scrollbar-size-vertical: 1; scrollbar-size-horizontal: 1; }
     #body { height: 1fr; }
     #body > MainView { display: none; }
     #body > MainView.-active { display: block; }

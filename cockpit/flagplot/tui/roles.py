@@ -98,12 +98,24 @@ def parse_style(text: str) -> Style:
         return Style()
 
 
-def owner_colour(user: str, mine: str, variables: Mapping[str, str]) -> str:
-    """The colour of an owner: stable by name, the person's own jobs always take the first."""
+def owner_colour(user: str, mine: str, variables: Mapping[str, str], taken: dict[str, int]) -> str:
+    """The colour of an owner: the person's own jobs always take the first.
+
+    Others take the one their name points to, or the next that nobody has; `taken` remembers who has which.
+    """
     owners: list[str] = []
     while f"owner-{len(owners) + 1}" in variables:
         owners.append(variables[f"owner-{len(owners) + 1}"])
     palette = owners or list(OWNERS)
     if user == mine or len(palette) == 1:
         return palette[0]
-    return palette[1 + crc32(user.encode()) % (len(palette) - 1)]
+    others = len(palette) - 1
+    if user not in taken:
+        slot = crc32(user.encode()) % PLACES
+        used = {place % others for place in taken.values()}
+        taken[user] = next((slot + step for step in range(others) if (slot + step) % others not in used), slot)
+    return palette[1 + taken[user] % others]
+
+
+PLACES = 840
+"""Owners are given one of so many places, whatever the size of a theme's palette (its multiples go round)."""

@@ -36,6 +36,7 @@ class Services(App[int]):
         """(time, command line, outcome) of every action, oldest first."""
         self._clock = clock
         self._roles: dict[str, Style] = {}
+        self._owners: dict[str, int] = {}
 
     def now(self) -> int:
         """Epoch seconds."""
@@ -48,8 +49,8 @@ class Services(App[int]):
         return self._roles[role]
 
     def owner_colour(self, user: str) -> str:
-        """The colour of a user, the same on every screen."""
-        return owner_colour(user, self.user, self.theme_variables)
+        """The colour of a user, the same on every screen for the whole session."""
+        return owner_colour(user, self.user, self.theme_variables, self._owners)
 
     @property
     def welcome(self) -> Welcome | None:

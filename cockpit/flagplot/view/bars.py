@@ -8,8 +8,6 @@ from __future__ import annotations
 from flagplot.view.fleet import GpuFact, NodeFact
 
 Piece = tuple[str, str]
-EIGHTHS = " ▏▎▍▌▋▊▉█"
-"""A cell filled from the left by 0 to 8 eighths."""
 LEVELS = " ▁▂▃▄▅▆▇█"
 """A cell filled from below by 0 to 8 eighths."""
 FREE = "░"
@@ -23,23 +21,26 @@ def level(part: float) -> str:
 
 
 def bar(part: float | None, width: int, role: str = "number") -> list[Piece]:
-    """A bar of `width` cells filled by `part` (0 to 1); `?` and dots when that is unknown."""
+    """A thin bar of `width` cells filled by `part` (0 to 1); `?` when that is unknown."""
     if part is None:
-        return [("?" + "·" * (width - 1), "faint")]
-    eighths = max(0, min(width * 8, round(part * width * 8)))
-    if part > 0 and not eighths:
-        eighths = 1
-    full, rest = divmod(eighths, 8)
-    filled = "█" * full + (EIGHTHS[rest] if rest else "")
-    return [(filled, role), ("·" * (width - len(filled)), "faint")]
+        return [("?", "dim"), (" " * (width - 1), "faint")]
+    halves = max(0, min(width * 2, round(part * width * 2)))
+    if part > 0 and not halves:
+        halves = 1
+    full, rest = divmod(halves, 2)
+    filled = "━" * full + "╸" * rest
+    return [(filled, role), ("─" * (width - len(filled)), "faint")]
 
 
-def gpu_block(fact: GpuFact) -> Piece:
-    """One GPU in one cell: a full block when whole, filled eighths when shared, in the largest owner's colour."""
+def gpu_block(fact: GpuFact, node: NodeFact) -> Piece:
+    """One GPU in one cell: a full block when whole, filled eighths when shared, in the largest owner's colour.
+
+    What nobody holds is free only where new jobs may start; `?` on a node that is not heard.
+    """
     if fact.trouble:
         return "!", "bad"
     if not fact.used:
-        return FREE, "faint"
+        return ("?", "dim") if not node.node.responding else (FREE if node.serves else "·", "faint")
     return level(fact.used / fact.gpu.shards), f"owner:{fact.shares[0].user}"
 
 
@@ -53,7 +54,7 @@ def gpu_blocks(fact: NodeFact, slots: int) -> list[Piece]:
         return [(gpus_words(fact)[:slots].ljust(slots), "number")]
     pieces: list[Piece] = []
     for gpu in fact.gpus:
-        text, role = gpu_block(gpu)
+        text, role = gpu_block(gpu, fact)
         if pieces and pieces[-1][1] == role:
             pieces[-1] = (pieces[-1][0] + text, role)
         else:

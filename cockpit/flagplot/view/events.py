@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
 
 from flagplot.client.mirror import Mirror
-from flagplot.view.words import memory, state_look
+from flagplot.view.words import about, memory, state_look
 from flagplot_wire import events as ev
 from flagplot_wire.hostlist import compress_hosts
 from flagplot_wire.ids import JobNumber
@@ -81,7 +82,7 @@ _NODE = {
 
 def _node_text(node: Node) -> str:
     if node.drain is not None:
-        return f"drain: {clean(node.drain.reason)}"
+        return clean(node.drain.reason)
     if node.inventory is None:
         return ""
     if not node.responding:
@@ -111,3 +112,10 @@ def select(mirror: Mirror, older: list[ev.Event], text: str) -> list[EventRow]:
         if word:
             rows = [row for row in rows if (word in row.words) != negated]
     return rows
+
+
+def age(at: int, now: int, zone: tzinfo | None = None) -> str:
+    """How long ago within a day (`5 min`), the date and time beyond (`11-30 10:53`)."""
+    if now - at < 86_400:
+        return about(now - at)
+    return datetime.fromtimestamp(at, UTC).astimezone(zone).strftime("%m-%d %H:%M")

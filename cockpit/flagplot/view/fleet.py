@@ -22,23 +22,24 @@ from flagplot_wire.text import clean
 
 @dataclass(frozen=True, slots=True)
 class NodeLook:
-    """How a node's state is shown: glyph, word and the role that colours both."""
+    """How a node's state is shown: glyph, word, the role that colours both, and a short word."""
 
     glyph: str
     word: str
     role: str
+    short: str
 
 
 LOOKS: dict[str, NodeLook] = {
-    "IDLE": NodeLook("○", "idle", "state-idle"),
-    "PLANNED": NodeLook("◇", "planned", "state-planned"),
-    "MIXED": NodeLook("◑", "mixed", "state-mixed"),
-    "ALLOCATED": NodeLook("●", "allocated", "state-allocated"),
-    "COMPLETING": NodeLook("◌", "completing", "state-completing"),
-    "DRAINING": NodeLook("▽", "draining", "state-draining"),
-    "DRAINED": NodeLook("▼", "drained", "state-drained"),
-    "DOWN": NodeLook("✗", "down", "state-down"),
-    "UNKNOWN": NodeLook("?", "unknown", "state-unknown"),
+    "IDLE": NodeLook("○", "idle", "state-idle", "idle"),
+    "PLANNED": NodeLook("◇", "planned", "state-planned", "plan"),
+    "MIXED": NodeLook("◑", "mixed", "state-mixed", "mix"),
+    "ALLOCATED": NodeLook("●", "allocated", "state-allocated", "alloc"),
+    "COMPLETING": NodeLook("◌", "completing", "state-completing", "comp"),
+    "DRAINING": NodeLook("▽", "draining", "state-draining", "drng"),
+    "DRAINED": NodeLook("▼", "drained", "state-drained", "drain"),
+    "DOWN": NodeLook("✗", "down", "state-down", "down"),
+    "UNKNOWN": NodeLook("?", "unknown", "state-unknown", "unk"),
 }
 """In the order of the legend. PLANNED is an idle node that a planned start waits for."""
 

@@ -171,16 +171,13 @@ def heading(fleet: Fleet, title: str, names: list[str]) -> list[Piece]:
 
 
 def legend(counts: dict[str, int], room: int) -> list[Piece]:
-    """Glyph, word and number of each state there is, then the blocks of the GPUs, then states there are not."""
-    pieces: list[Piece] = []
-    used = 0
-    for look, count in counts.items():
-        if count:
-            text = f"{LOOKS[look].glyph} {LOOKS[look].word} {count}  "
-            if used + len(text) > room:
-                break
-            pieces.append((text, LOOKS[look].role))
-            used += len(text)
+    """Glyph, word and number of each state there is, then the blocks of the GPUs where there is room."""
+    present = [(LOOKS[look], count) for look, count in counts.items() if count]
+    pieces = [(f"{look.glyph} {look.word} {count}  ", look.role) for look, count in present]
+    used = sum(len(text) for text, _ in pieces)
+    if used - 2 > room:
+        pieces = [(f"{look.glyph} {look.short} {count}  ", look.role) for look, count in present]
+        used = sum(len(text) for text, _ in pieces)
     blocks: list[Piece] = [("█", "plain"), (" held ", "dim"), ("▄", "plain"), (" shared ", "dim"), ("░", "faint")]
     blocks += [(" free ", "dim"), ("!", "bad"), (" fault", "dim")]
     wide = sum(len(text) for text, _ in blocks)

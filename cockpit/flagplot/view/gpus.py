@@ -24,7 +24,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("free", "FREE", 4, right=True, from_width=94),
     Column("holders", "HELD BY", 16, 4),
     Column("util", "BUSY", 10),
-    Column("vram", "VRAM GiB", 16),
+    Column("vram", "VRAM GiB", 14),
     Column("temp", "TEMP", 5, right=True, from_width=86),
     Column("power", "POWER W", 8, right=True, from_width=104),
 )
@@ -177,7 +177,7 @@ def _cell(node: NodeFact, fact: GpuFact, key: str, width: int, first: bool) -> t
     sample = fact.sample if node.node.responding else None
     match key:
         case "node":
-            return ((node.name, "plain" if first else "faint"),)
+            return ((node.name, "plain" if first else "dim"),)
         case "gpu":
             return ((str(fact.gpu.index), "plain"),)
         case "type":

@@ -164,13 +164,9 @@ def page(mirror: Mirror, fact: NodeFact, now: int) -> list[Row]:
 
 def _standing(mirror: Mirror, fact: NodeFact, now: int) -> list[Row]:
     node = fact.node
-    look = fact.appearance
-    state: list[Piece] = [(f"{look.glyph} {look.word}", look.role)]
+    rows: list[Row] = []
     if node.inventory is not None and node.inventory.simulated:
-        state.append(("  ", "plain"))
-        state.append((" SIMULATED ", "badge"))
-        state.append((" its size and GPUs are made up, its jobs are real processes", "dim"))
-    rows: list[Row] = [("state", tuple(state))]
+        rows.append(("SIMULATED", (("its size and its GPUs are made up; its jobs are real", "warning"),)))
     if node.drain is not None:
         when = f"{moment(node.drain.since, now)} ({clock_time(node.drain.since)})"
         rows.append(("drain reason", ((clean(node.drain.reason) or "-", "warning"),)))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 
 from flagplot.client.mirror import Mirror
 from flagplot.view.bars import Piece, level
 from flagplot.view.fleet import Fleet, NodeFact
 from flagplot.view.fleet_filter import node_filter
-from flagplot.view.words import short_span
+from flagplot.view.words import moment, short_span
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import NO_LIMIT, Job, State
 from flagplot_wire.text import clean
@@ -104,27 +104,25 @@ def axis(view: Window, now: int, zone: tzinfo | None = None) -> str:
     offset = int((datetime.fromtimestamp(view.start, UTC).astimezone(zone).utcoffset() or _ZERO).total_seconds())
     at = (view.start + offset) // every * every - offset
     end = view.start + view.step * view.cells
+    here = view.cell(now)
     while at < end:
         local = datetime.fromtimestamp(at, UTC).astimezone(zone)
         text = local.strftime("%b %d") if (local.hour, local.minute) == (0, 0) else local.strftime("%H:%M")
-        _write(line, view.cell(at), "╵" + text)
+        cell = view.cell(at)
+        if not here - len(text) - 2 < cell < here + 6:
+            _write(line, cell, "╵" + text)
         at += every
-    _write(line, view.cell(now), "▼now", over=True)
+    _write(line, here, "▼now")
     return "".join(line)
 
 
 NICE = (60, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800)
-_ZERO = datetime.fromtimestamp(0, UTC) - datetime.fromtimestamp(0, UTC)
+_ZERO = timedelta()
 
 
-def _write(line: list[str], at: int, text: str, over: bool = False) -> None:
-    if at < 0 or at + len(text) > len(line):
-        return
-    if over:
-        for position in range(max(0, at - 5), min(len(line), at + len(text) + 1)):
-            if line[position] != " " and line[position] != "╵":
-                line[position] = " "
-    line[at : at + len(text)] = text
+def _write(line: list[str], at: int, text: str) -> None:
+    if at >= 0 and at + len(text) <= len(line):
+        line[at : at + len(text)] = text
 
 
 def node_strip(mirror: Mirror, fact: NodeFact, view: Window, now: int) -> list[Piece]:
@@ -142,8 +140,8 @@ def node_strip(mirror: Mirror, fact: NodeFact, view: Window, now: int) -> list[P
     text, used = [], 0.0
     for cell in range(view.cells):
         used += change.get(cell, 0)
-        text.append(" " if cell < view.cell(now) else level(used / total))
-    return [("".join(text), "meter")]
+        text.append(" " if cell < view.cell(now) else level(used / total) if used > 0.001 else "·")
+    return [("".join(text), "faint")]
 
 
 def _held(job: Job, fact: NodeFact) -> float:
@@ -167,14 +165,10 @@ def job_strip(bar: Bar, view: Window, now: int) -> list[Piece]:
             text.append("│" if cell == here else " ")
     if bar.end == FAR and first < view.cells:
         text[-1] = "→"
-    if bar.planned:
-        _label(text, max(first, 0) + 1, last, f" {bar.job.display_id} ")
+    if first >= view.cells:
+        words = f"{'planned' if bar.planned else 'starts'} {moment(bar.start, now)} →"
+        _write(text, view.cells - len(words), words)
     return _runs(text, owner)
-
-
-def _label(text: list[str], at: int, last: int, label: str) -> None:
-    if at + len(label) <= min(last + 1, len(text)):
-        text[at : at + len(label)] = label
 
 
 def _runs(text: list[str], role: str) -> list[Piece]:

@@ -40,7 +40,7 @@ class DrainDialog(ModalScreen[None]):
     DrainDialog .jobs Static { height: auto; }
     DrainDialog .note { color: $text-muted; height: auto; }
     DrainDialog #drain-error { color: $error; height: auto; }
-    DrainDialog .buttons { align-horizontal: right; margin-top: 1; }
+    DrainDialog .buttons { align-horizontal: right; }
     DrainDialog Button { margin-left: 2; min-width: 12; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -14,16 +14,16 @@ from flagplot.tui.widgets.pieces import PieceLine, PieceTable
 from flagplot.tui.widgets.virtual_table import VirtualTable
 from flagplot.view.bars import Piece
 from flagplot.view.columns import spread
-from flagplot.view.events import EventRow, select
+from flagplot.view.events import EventRow, age, select
 from flagplot.view.queue import Column
-from flagplot.view.words import clock_time, moment
+from flagplot.view.words import clock_time
 from flagplot_wire import events as ev
 from flagplot_wire.errors import Refused
 from flagplot_wire.requests import GetEvents
 from flagplot_wire.text import clean
 
 COLUMNS = (
-    Column("time", "WHEN", 10),
+    Column("time", "WHEN", 11),
     Column("what", "WHAT", 12),
     Column("target", "JOB, NODE", 10, 1),
     Column("text", "DETAIL", 20, 6),
@@ -106,7 +106,7 @@ class EventsView(MainView):
         if row is None:
             return ()
         cells: dict[str, Piece] = {
-            "time": (moment(row.time, now).replace(" ago", ""), "dim"),
+            "time": (age(row.time, now), "dim"),
             "what": (f"{row.glyph} {row.what}", row.role),
             "target": (row.target, "plain"),
             "text": (row.text, "plain"),

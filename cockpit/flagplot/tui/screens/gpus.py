@@ -89,13 +89,13 @@ class GpusView(MainView):
         outsiders = sum(bool(one.outsiders) for fact in facts for one in fact.gpus)
         faults = sum(bool(one.trouble) for fact in facts for one in fact.gpus)
         unknown = sum(not fact.known for fact in facts)
-        pieces: list[Piece] = [(f"{number(round(held, 1))} of {total} held", "bold"), (f"  {free} free whole", "good")]
+        pieces: list[Piece] = [(f"{number(round(held, 1))} of {total} held", "bold"), (f"  {free} free", "good")]
         if faults:
             pieces.append((f"  ✗ {faults} faulty", "bad"))
         if outsiders:
             pieces.append((f"  ! {outsiders} with outsiders", "bad"))
         if unknown:
-            pieces.append((f"  ? {unknown} node{'s' if unknown != 1 else ''} never reported", "dim"))
+            pieces.append((f"  ? {unknown} node{'s' if unknown != 1 else ''} unknown", "dim"))
         pieces.append(("   █ held, in the owner's colour  ░ free", "dim"))
         return pieces
 

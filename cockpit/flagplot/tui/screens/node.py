@@ -32,13 +32,12 @@ class NodeView(MainView):
     DEFAULT_CSS = """
     NodeView > Horizontal { height: 1fr; layout: vertical; }
     NodeView.-wide > Horizontal { layout: horizontal; }
-    NodeView PiecePane { height: 1fr; min-height: 4; width: 1fr; }
-    NodeView Vertical { height: auto; width: 1fr; }
+    NodeView PiecePane { height: auto; min-height: 4; width: 1fr; margin-bottom: 1; }
+    NodeView Vertical { height: 1fr; width: 1fr; }
     NodeView.-wide Vertical { width: 3fr; height: 1fr; }
-    NodeView.-wide PiecePane { width: 2fr; }
+    NodeView.-wide PiecePane { width: 2fr; height: 1fr; }
     NodeView #node-gpus { height: 9; margin-bottom: 1; }
-    NodeView #node-jobs { height: 6; }
-    NodeView.-wide #node-jobs { height: 1fr; }
+    NodeView #node-jobs { height: 1fr; }
     """
     CHANGES = frozenset({"drain", "resume"})
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -111,10 +110,10 @@ class NodeView(MainView):
 
     def _show_jobs(self, fact: NodeFact, now: int) -> None:
         table = self.job_table
-        if not self.has_class("-wide"):
-            table.styles.height = max(3, min(len(fact.jobs) + 1, max(4, self.size.height // 4)))
-        else:
-            table.styles.height = "1fr"
+        tables = 2 + len(fact.gpus[:8]) + max(3, min(len(fact.jobs) + 1, self.size.height // 4))
+        self.query_one(PiecePane).styles.max_height = (
+            None if self.has_class("-wide") else max(4, self.size.height - tables - 2)
+        )
         columns = spread(JOB_COLUMNS, self._room(table))
         by_number = {int(job.number): job for job in fact.jobs}
         table.set_piece_rows(

@@ -92,8 +92,8 @@ class TimelineView(MainView):
                 (" planned  ", "dim"),
                 ("→", "plain"),
                 (" no limit  ", "dim"),
-                ("▃", "meter"),
-                (" GPUs held, if all run to their limits", "dim"),
+                ("▃", "faint"),
+                (" GPUs held", "dim"),
             ]
         )
 
