@@ -88,6 +88,7 @@ class Agent:
         while True:
             reader, writer = await self.reach_keeper()
             self._keeper = writer
+            self.order(do="stay")
             self.catch_up()
             while line := await reader.readline():
                 event = json.loads(line)
@@ -343,10 +344,14 @@ class Agent:
                 self.order(do="stop", name=f"{number}.{attempt}", kill_wait_s=5, reason="CANCELLED WITH THE CLUSTER")
             while self.state.running:
                 await asyncio.sleep(0.05)
+        await self.part()
+        self.leaving.set()
+
+    async def part(self) -> None:
+        """We end, the jobs go on: the keeper leaves when the last of them has ended."""
         self.order(do="leave")
         if self._keeper is not None:
             await self._keeper.drain()
-        self.leaving.set()
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.ensure_future(work)

@@ -82,6 +82,7 @@ async def run(config: Config) -> None:
     try:
         await task
     except asyncio.CancelledError:
+        await agent.part()
         logging.info("told to end; running jobs go on under their keeper")
 
 
@@ -94,3 +95,7 @@ def show_inventory(simulate: Path | None) -> int:
     found = msgspec.json.encode(discover(socket.gethostname(), simulate))
     print(msgspec.json.format(found).decode())
     return Exit.OK
+
+
+if __name__ == "__main__":
+    entry()

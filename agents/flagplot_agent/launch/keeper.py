@@ -142,6 +142,8 @@ class Keeper:
                 one.deadline_s = command["deadline_s"]
             case "leave":
                 self.leaving = True
+            case "stay":
+                self.leaving = False
 
     def tell(self, event: dict[str, Any]) -> None:
         """Tell every agent connected (there is one, or none)."""
