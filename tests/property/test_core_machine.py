@@ -7,9 +7,11 @@ no acknowledged job vanishes, and the journal alone brings the state back.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 import hypothesis.strategies as some
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from support.core_kit import ALICE, BOB, OPERATOR, fingerprint, inventory, part
@@ -33,6 +35,8 @@ from flagplotd.core.step import step
 NODES = ("n1", "n2", "n3")
 LEASE = 60
 Key = tuple[int, int]
+PICK = some.integers(0, 10**6)
+RARELY = some.sampled_from((False, False, False, True))
 
 
 @dataclass
@@ -94,7 +98,7 @@ class Cluster(RuleBasedStateMachine):
         limit=some.integers(0, 2),
         begin=some.sampled_from((0, 0, 20)),
         dependency=some.sampled_from(("", "", "singleton", "afterok:{}", "afterany:{}", "after:{}+1")),
-        data=some.data(),
+        pick=PICK,
     )
     def submit(
         self,
@@ -106,10 +110,10 @@ class Cluster(RuleBasedStateMachine):
         limit: int,
         begin: int,
         dependency: str,
-        data: Any,
+        pick: int,
     ) -> None:
         if "{}" in dependency:
-            dependency = dependency.format(self.some_job(data)) if self.state.jobs else ""
+            dependency = dependency.format(self.some_job(pick)) if self.state.jobs else ""
         spec = JobSpec(
             "job",
             "/home",
@@ -126,27 +130,28 @@ class Cluster(RuleBasedStateMachine):
         self.keys.append((stimulus, reply.number))
 
     @precondition(lambda self: self.keys)
-    @rule(data=some.data())
-    def submit_again(self, data: Any) -> None:
-        stimulus, number = data.draw(some.sampled_from(self.keys))
+    @rule(pick=PICK)
+    def submit_again(self, pick: int) -> None:
+        stimulus, number = self.keys[pick % len(self.keys)]
         if (stimulus.who.user, stimulus.key) in self.state.by_key:
             outcome = self.do(stimulus)
             assert outcome.reply == Submitted(number, again=True) and not outcome.events
 
-    def some_job(self, data: Any) -> str:
-        job = self.state.jobs[data.draw(some.sampled_from(sorted(self.state.jobs)))]
-        if job.array_index is not None and data.draw(some.booleans()):
+    def some_job(self, pick: int) -> str:
+        numbers = sorted(self.state.jobs)
+        job = self.state.jobs[numbers[-1 - pick % min(len(numbers), 12)]]
+        if job.array_index is not None and pick % 2:
             return f"{job.array_number}_{job.array_index}"
         return str(job.number)
 
     @precondition(lambda self: self.state.jobs)
     @rule(
-        verb=some.sampled_from(("cancel", "cancel", "hold", "release", "requeue")),
+        verb=some.sampled_from(("cancel", "hold", "release", "release", "release", "requeue", "requeue")),
         who=some.sampled_from((ALICE, BOB, OPERATOR)),
-        data=some.data(),
+        pick=PICK,
     )
-    def act(self, verb: Any, who: Any, data: Any) -> None:
-        self.do(st.ActOnJobs(who, Act(verb, (self.some_job(data),))))
+    def act(self, verb: Any, who: Any, pick: int) -> None:
+        self.do(st.ActOnJobs(who, Act(verb, (self.some_job(pick),))))
 
     @precondition(lambda self: self.state.jobs)
     @rule(
@@ -160,16 +165,16 @@ class Cluster(RuleBasedStateMachine):
                 {"dependency": "singleton"},
             )
         ),
-        data=some.data(),
+        pick=PICK,
     )
-    def update(self, change: Any, data: Any) -> None:
-        self.do(st.UpdateJobs(OPERATOR, Update((self.some_job(data),), **change)))
+    def update(self, change: Any, pick: int) -> None:
+        self.do(st.UpdateJobs(OPERATOR, Update((self.some_job(pick),), **change)))
 
-    @rule(name=some.sampled_from(NODES), verb=some.sampled_from(("drain", "resume", "resume", "remove")))
-    def nodes(self, name: str, verb: str) -> None:
-        if verb == "drain":
+    @rule(name=some.sampled_from(NODES), verb=some.sampled_from(("drain", "resume", "remove")), rarely=RARELY)
+    def nodes(self, name: str, verb: str, rarely: bool) -> None:
+        if verb == "drain" and rarely:
             self.do(st.Drain(OPERATOR, DrainNodes((name,), "test")))
-        elif verb == "resume":
+        elif verb in ("resume", "drain"):
             self.do(st.Resume(OPERATOR, ResumeNodes((name,))))
         elif not self.agents[name].connected:
             self.do(st.Remove(OPERATOR, RemoveNodes((name,))))
@@ -177,26 +182,28 @@ class Cluster(RuleBasedStateMachine):
     # The scheduler, which may be wrong or late
 
     @precondition(lambda self: self.state.pending)
-    @rule(data=some.data())
-    def plan(self, data: Any) -> None:
+    @rule(seed=some.integers(0, 2**32), wrong=RARELY, cards=RARELY)
+    def plan(self, seed: int, wrong: bool, cards: bool) -> None:
+        chance = Random(seed)
         starts = []
-        for _ in range(data.draw(some.integers(1, 4))):
-            number = data.draw(some.sampled_from(sorted(self.state.pending)))
-            count = self.state.jobs[number].spec.request.nodes_min
-            first = data.draw(some.integers(0, 2))
-            names = [NODES[(first + offset) % 3] for offset in range(count)]
-            cpu = str(data.draw(some.integers(0, 4)))
-            gpus = {data.draw(some.integers(0, 1)): data.draw(some.sampled_from((3, 8)))} if cpu in "01" else {}
-            parts = tuple(part(name, cpu, memory_mib=2500, gpus=gpus) for name in names)
-            index = data.draw(some.sampled_from((None, None, 1)))
-            starts.append(st.Start(JobNumber(number), Allocation(parts), index))
-        before = {number: self.state.jobs[number].status.attempt for number in self.state.jobs}
+        taken = {name: self.state.use[name].cpus if name in self.state.use else 0 for name in NODES}
+        for number in chance.sample(sorted(self.state.pending), min(len(self.state.pending), 6)):
+            names = chance.sample(NODES, self.state.jobs[number].spec.request.nodes_min)
+            held = sum((1 << cpu) for cpu in range(5) if any(taken[name] >> cpu & 1 for name in names))
+            cpu = chance.randrange(5) if wrong else next(cpu for cpu in range(6) if not held >> cpu & 1)
+            for name in names:
+                taken[name] |= 1 << cpu
+            gpus = {chance.randrange(2): chance.choice((3, 8))} if cards else {}
+            parts = tuple(part(name, str(cpu), memory_mib=1900, gpus=gpus) for name in names)
+            starts.append(st.Start(JobNumber(number), Allocation(parts), chance.choice((None, None, 1))))
+        if chance.random() < 0.1:
+            starts += starts
+        before = {number: job.status.elements_running for number, job in self.state.jobs.items()}
         self.do(st.Planned(tuple(starts)))
-        for number in self.state.jobs:
+        for number, running in before.items():
             array = self.state.jobs[number]
-            if array.spec.array and array.spec.array.limit and array.status.elements_running > array.spec.array.limit:
-                started = [n for n in self.state.elements[number].values() if before.get(n, 0) == 0]
-                assert not [n for n in started if self.state.jobs[n].status.start_time == self.now and n not in before]
+            if array.spec.array and array.spec.array.limit:
+                assert array.status.elements_running <= max(array.spec.array.limit, running)
 
     # The agents
 
@@ -212,24 +219,36 @@ class Cluster(RuleBasedStateMachine):
         if not self.agents[name].connected:
             self.connect(name)
 
-    @rule(name=some.sampled_from(NODES), noticed=some.booleans())
-    def disconnect(self, name: str, noticed: bool) -> None:
+    @rule(name=some.sampled_from(NODES), rarely=RARELY, twice=some.booleans())
+    def connection_breaks(self, name: str, rarely: bool, twice: bool) -> None:
+        if rarely:
+            self.disconnect(name)
+            if twice:
+                self.do(st.AgentLost(name))
+        else:
+            self.reconnect(name)
+
+    def disconnect(self, name: str) -> None:
         agent = self.agents[name]
         if agent.connected:
             agent.connected, agent.inbox, agent.silent_since = False, [], self.now
             self.do(st.AgentLost(name))
-            if noticed:
-                self.do(st.AgentLost(name))
 
-    @rule(name=some.sampled_from(NODES))
-    def reboot(self, name: str) -> None:
+    @rule(name=some.sampled_from(NODES), rarely=RARELY)
+    def reboot(self, name: str, rarely: bool) -> None:
         agent = self.agents[name]
-        self.disconnect(name, False)
+        if not rarely:
+            return
+        self.disconnect(name)
         agent.boot += 1
         agent.running.clear()
         self.connect(name)
 
-    @rule(name=some.sampled_from(NODES))
+    @rule(names=some.lists(some.sampled_from(NODES), min_size=1, max_size=12))
+    def frames_arrive(self, names: list[str]) -> None:
+        for name in names:
+            self.obey(name)
+
     def obey(self, name: str) -> None:
         agent = self.agents[name]
         if not agent.inbox:
@@ -270,17 +289,17 @@ class Cluster(RuleBasedStateMachine):
     @rule(
         cause=some.sampled_from(("exited", "exited", "exited", "timeout", "oom", "launch_failed", "lost")),
         code=some.sampled_from((0, 0, 1)),
-        data=some.data(),
+        pick=PICK,
     )
-    def job_ends(self, cause: str, code: int, data: Any) -> None:
+    def job_ends(self, cause: str, code: int, pick: int) -> None:
         there = sorted((name, key) for name, agent in self.agents.items() for key in agent.running)
-        name, key = data.draw(some.sampled_from(there))
+        name, key = there[pick % len(there)]
         self.finish(name, key, cause, code)
 
     @precondition(lambda self: self.late)
-    @rule(data=some.data())
-    def end_again(self, data: Any) -> None:
-        name, end = data.draw(some.sampled_from(self.late))
+    @rule(pick=PICK)
+    def end_again(self, pick: int) -> None:
+        name, end = self.late[pick % len(self.late)]
         outcome = self.do(st.AttemptEnded(name, end))
         assert any(isinstance(order, AckOn) for order in outcome.orders)
 
@@ -293,7 +312,7 @@ class Cluster(RuleBasedStateMachine):
 
     # Time and crashes
 
-    @rule(seconds=some.sampled_from((1, 5, 31, 61, 400)))
+    @rule(seconds=some.sampled_from((1, 1, 5, 5, 31, 61, 400)))
     def wait(self, seconds: int) -> None:
         self.now += seconds
         for name, agent in self.agents.items():
@@ -302,7 +321,13 @@ class Cluster(RuleBasedStateMachine):
                     self.finish(name, key, "stopped", 0)
         self.do(st.Tick())
 
-    @rule()
+    @rule(rarely=RARELY, back=some.sets(some.sampled_from(NODES)))
+    def crash(self, rarely: bool, back: set[str]) -> None:
+        if rarely:
+            self.restart_controller()
+            for name in sorted(back):
+                self.connect(name)
+
     def restart_controller(self) -> None:
         fresh = State(settings=self.settings)
         for event in self.journal:
@@ -320,6 +345,12 @@ class Cluster(RuleBasedStateMachine):
     def all_is_well(self) -> None:
         assert invariants.check(self.state) == []
         assert self.acknowledged <= set(self.state.jobs)
+        for name, agent in self.agents.items():
+            for number, attempt in agent.running:
+                job = self.state.jobs.get(JobNumber(number))
+                if job is not None and job.status.attempt == attempt:
+                    assert number in self.state.active, f"{name} runs {number}, which is {job.status.state}"
+                    assert name not in job.status.parts_ended
 
     def teardown(self) -> None:
         """Left alone, with every agent back, everything that runs comes to an end."""
@@ -350,3 +381,65 @@ TestCluster = Cluster.TestCase
 TestCluster.settings = settings(
     max_examples=60, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
 )
+
+
+def walk(seed: int, steps: int) -> Cluster:
+    """A long random walk over the same rules, with a busy cluster most of the time."""
+    chance = Random(seed)
+    cluster = Cluster()
+    cluster.boot()
+
+    def rarely() -> bool:
+        return chance.random() < 0.03
+
+    def pick() -> int:
+        return chance.randrange(10**6)
+
+    for _ in range(steps):
+        match chance.randrange(16):
+            case 0 | 1:
+                if len(cluster.state.pending) < 30:
+                    cluster.submit(
+                        who=chance.choice((ALICE, BOB)),
+                        nodes=chance.choice((1, 1, 2, 3)),
+                        launch=chance.choice(("batch", "tasks")),
+                        requeue=chance.random() < 0.5,
+                        array=chance.choice(("", "", "0-2", "1,5", "0-20")),
+                        limit=chance.randrange(3),
+                        begin=chance.choice((0, 0, 0, 20)),
+                        dependency=chance.choice(("", "", "", "singleton", "afterok:{}", "afterany:{}", "after:{}+1")),
+                        pick=pick(),
+                    )
+            case 2 | 3 | 4 if cluster.state.pending:
+                cluster.plan(pick(), rarely(), chance.random() < 0.3)
+            case 5 | 6 | 7 | 8:
+                cluster.frames_arrive([chance.choice(NODES) for _ in range(8)])
+            case 9 | 10 if any(agent.running for agent in cluster.agents.values()):
+                causes = ("exited", "exited", "exited", "exited", "timeout", "oom", "launch_failed", "lost")
+                cluster.job_ends(chance.choice(causes), chance.choice((0, 0, 1)), pick())
+            case 11 if cluster.state.jobs and chance.random() < 0.5:
+                verb = chance.choice(("cancel", "hold", "release", "release", "requeue", "requeue"))
+                cluster.act(verb, chance.choice((ALICE, BOB, OPERATOR)), pick())
+            case 12:
+                cluster.heartbeat(chance.choice(NODES))
+                if cluster.late:
+                    cluster.end_again(pick())
+            case 13:
+                cluster.wait(chance.choice((1, 1, 2, 3, 5, 12, 25, 45, 400 if rarely() else 3)))
+            case 14:
+                name = chance.choice(NODES)
+                cluster.connection_breaks(name, chance.random() < 0.15, True)
+                cluster.reboot(name, rarely())
+                cluster.nodes(name, chance.choice(("drain", "resume", "remove")), rarely())
+            case 15 if chance.random() < 0.1:
+                cluster.crash(True, {name for name in NODES if chance.random() < 0.8})
+        cluster.all_is_well()
+    return cluster
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_long_walks(seed: int) -> None:
+    cluster = walk(seed, 800)
+    causes = {event.cause for event in cluster.journal if isinstance(event, ev.JobChanged)}
+    assert {"started", "ended", "split", "requeued", "part ended", "ending"} <= causes
+    cluster.teardown()

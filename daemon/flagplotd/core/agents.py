@@ -103,10 +103,12 @@ def reported(step: Stepper, stimulus: Reported) -> None:
         if step.now - since <= UNCONFIRMED_S:
             continue
         del live.missing[stimulus.node]
-        if job.status.state is JobState.COMPLETING or stimulus.node in live.started:
+        if stimulus.node in live.started:
             _lose(step, job, stimulus.node, f"node {stimulus.node} no longer knows the job")
-        else:
-            _launch_again(step, job, stimulus.node)
+            continue
+        _launch_again(step, job, stimulus.node)
+        if job.status.state is JobState.COMPLETING:
+            step.order(StopOn(stimulus.node, job.number, job.status.attempt, 0))
     _stop_strangers(step, stimulus.node, stimulus.running)
 
 
