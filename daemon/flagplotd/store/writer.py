@@ -72,7 +72,11 @@ class Writer:
             if not path.exists():
                 _create(path)
             self.connection = sqlite3.connect(path, isolation_level=None, timeout=10)
-            self._open()
+            try:
+                self._open()
+            except BaseException:
+                self.connection.close()
+                raise
         except sqlite3.DatabaseError as wrong:
             if _full(wrong):
                 raise Refused("disk_full", f"there is no room to open {path}: {wrong}", "free some space") from wrong
@@ -83,11 +87,6 @@ class Writer:
         found = [row[0] for row in run("PRAGMA quick_check(3)")]
         if found != ["ok"]:
             raise damaged(self.path, "; ".join(found))
-        mode = run("PRAGMA journal_mode=WAL").fetchone()[0]
-        if mode != "wal":
-            raise Refused("unavailable", f"{self.path} cannot use a write-ahead log here", "use a local file system")
-        run("PRAGMA synchronous=FULL")
-        run("PRAGMA foreign_keys=OFF")
         version = int(run("PRAGMA user_version").fetchone()[0])
         if version > SCHEMA:
             raise Refused(
@@ -97,6 +96,11 @@ class Writer:
             )
         if version == 0:
             raise damaged(self.path, "it is empty, though it exists")
+        mode = run("PRAGMA journal_mode=WAL").fetchone()[0]
+        if mode != "wal":
+            raise Refused("unavailable", f"{self.path} cannot use a write-ahead log here", "use a local file system")
+        run("PRAGMA synchronous=FULL")
+        run("PRAGMA foreign_keys=OFF")
         migrations.apply(Database(self.connection, execute_plugins=False))
         run(f"PRAGMA user_version={SCHEMA}")
         run("INSERT OR REPLACE INTO meta VALUES ('written_by', ?)", (__version__,))

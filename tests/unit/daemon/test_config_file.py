@@ -1,0 +1,90 @@
+"""flagplotd.toml: what it means, and how it is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flagplot_wire.errors import Exit, Refused
+from flagplot_wire.node import Partition
+from flagplotd.config import Config, load_config
+
+FULL = """
+[cluster]
+name = "hopper"
+[controller]
+port = 7411
+kill_wait_s = 5
+lease_s = 60
+heartbeat_s = 3
+[[node]]
+names = "gpu[01-03],head"
+[[partition]]
+name = "long"
+nodes = "gpu[01-02]"
+default = true
+max_time = "2-12"
+default_time = "1:00:00"
+max_nodes = 2
+priority_tier = 5
+allow_users = ["ada"]
+[[partition]]
+name = "all"
+[scheduler]
+reservations = 10
+[roles]
+admins = ["root2"]
+operators = ["op"]
+"""
+
+
+def written(tmp_path: Path, text: str) -> Config:
+    path = tmp_path / "flagplotd.toml"
+    path.write_text(text)
+    return load_config(path)
+
+
+def test_without_a_file(tmp_path: Path) -> None:
+    config = load_config(tmp_path / "none.toml")
+    assert config.partitions == (Partition("main", all_nodes=True, default=True),)
+    assert (config.host, config.port, config.nodes) == ("127.0.0.1", 0, ())
+
+
+def test_every_table(tmp_path: Path) -> None:
+    config = written(tmp_path, FULL)
+    assert (config.settings.cluster, config.port, config.heartbeat_s) == ("hopper", 7_411, 3)
+    assert (config.settings.kill_wait_s, config.settings.lease_s, config.policy.reservations) == (5, 60, 10)
+    assert config.nodes == ("gpu01", "gpu02", "gpu03", "head")
+    long, everything = config.partitions
+    assert (long.nodes, long.max_time_s, long.default_time_s) == (("gpu01", "gpu02"), 216_000, 3_600)
+    assert (long.default, long.allow_users, long.priority_tier, long.max_nodes) == (True, ("ada",), 5, 2)
+    assert everything.all_nodes and not everything.default
+    assert (config.admins, config.operators) == (("root2",), ("op",))
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[controller]\nprot = 1\n", ["controller.prot", "did you mean 'port'"]),
+        ("colour = 1\n", ["unknown key 'colour'", "cluster"]),
+        ("[controller]\nport = 99999\n", ["controller.port", "65536"]),
+        ("[controller]\nport = 'x'\n", ["controller.port", "whole number"]),
+        ("[controller]\nlease_s = true\n", ["controller.lease_s", "whole number"]),
+        ("[[partition]]\nnodes = 'a'\n", ["partition.name"]),
+        ("[[partition]]\nname = 'p'\nnodes = 'a[1'\n", ["partition.nodes", "bracket"]),
+        ("[[partition]]\nname = 'p'\nmax_time = 'soon'\n", ["partition.max_time", "no time limit"]),
+        ("[[partition]]\nname='p'\n[[partition]]\nname='p'\n", ["two partitions"]),
+        ("[[partition]]\nname='p'\ndefault=true\n[[partition]]\nname='q'\ndefault=true\n", ["more than one"]),
+        ("[partition]\nname='p'\n", ["[[partition]]"]),
+        ("[roles]\nadmins = 'ada'\n", ["roles.admins", "list"]),
+        ('[cluster]\nname = "a\\u001bb"\n', ["cluster.name"]),
+        ("[cluster\n", ["is not TOML"]),
+    ],
+)
+def test_refusals_name_file_and_key(tmp_path: Path, text: str, words: list[str]) -> None:
+    with pytest.raises(Refused) as refused:
+        written(tmp_path, text)
+    told = f"{refused.value.message} {refused.value.hint}"
+    assert all(word in told for word in ["flagplotd.toml", *words]), told
+    assert refused.value.exit == Exit.USAGE
