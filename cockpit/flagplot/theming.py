@@ -292,6 +292,7 @@ def _build(name: str, keys: dict[str, Any]) -> FlagTheme:
     variables |= {f"owner-{at}": style for at, style in enumerate(owners, 1)}
     variables |= styles["roles"]
     variables |= {
+        "boost": colours["panel"],
         "scrollbar": colours["secondary"],
         "scrollbar-hover": colours["foreground"],
         "scrollbar-active": colours["foreground"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import wrap
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -13,6 +14,9 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from flagplot.tui.widgets.hints import key_name
+
+WORDS = 45
+"""Cells for what a key does; longer words go on below."""
 
 
 def help_rows(bindings: Sequence[ActiveBinding]) -> list[tuple[str, str, str]]:
@@ -35,7 +39,7 @@ class HelpScreen(ModalScreen[None]):
     DEFAULT_CSS = """
     HelpScreen { align: center middle; }
     HelpScreen > Vertical {
-        width: 64; max-width: 95%; height: 90%; border: round $primary; padding: 0 1; background: $surface;
+        width: 72; max-width: 95%; height: 90%; border: round $primary; padding: 0 1; background: $surface;
     }
     HelpScreen Input { border: none; height: 1; margin-bottom: 1; }
     HelpScreen VerticalScroll { height: 1fr; }
@@ -71,8 +75,10 @@ class HelpScreen(ModalScreen[None]):
                 parts.append(("\n" if last else "", ""))
                 parts.append((f"{where}\n", "bold $accent"))
                 last = where
+            first, *rest = wrap(what, WORDS) or [""]
             parts.append((f"  {keys:<18}", "bold"))
-            parts.append(f" {what}\n")
+            parts.append(f" {first}\n")
+            parts.extend(f"{'':<21}{more}\n" for more in rest)
         return Content.assemble(*parts) if parts else Content("No key matches")
 
     def on_input_changed(self, event: Input.Changed) -> None:

@@ -44,7 +44,8 @@ class SubmitScreen(ModalScreen[None]):
     SubmitScreen #submit-fields { width: 46; height: 1fr; padding-right: 1; }
     SubmitScreen #submit-source { width: 1fr; height: 1fr; }
     SubmitScreen .row { height: 1; }
-    SubmitScreen .row > .label { width: 17; color: $text-muted; }
+    SubmitScreen .row > .label { width: 17; }
+    SubmitScreen .label { color: $text-muted; }
     SubmitScreen .row > Input, SubmitScreen .row > Select {
         width: 1fr; height: 1; border: none; padding: 0 1; background: $boost;
     }

@@ -10,7 +10,6 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 from textual.widget import Widget
-from textual.widgets import Static
 
 from flagplot.tui.widgets.text_pane import TextPane
 from flagplot.tui.widgets.virtual_table import Key, VirtualTable
@@ -95,15 +94,13 @@ class PiecePane(TextPane):
             return
         self._shown = wanted
         app = cast("FlagplotApp", self.app)
-        room = max((cell_len(label) for label, _ in rows), default=0)
-        text = Text()
+        grid = []
         for label, pieces in rows:
-            text.append(f"{label:<{room}}  ", app.role("dim"))
+            text = Text()
             for words, role in pieces:
                 text.append(words, style_of(app, role))
-            text.append("\n")
-        text.rstrip()
-        self.query_one(Static).update(text)
+            grid.append((Text(label, app.role("dim")), text))
+        self.show_grid(grid)
 
     @property
     def plain(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, cast
 
+from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -57,13 +58,17 @@ class TextPane(VerticalScroll, can_focus=True):
             return
         self._shown = lines
         app = cast("FlagplotApp", self.app)
-        room = max((len(label) for label, _, _ in lines), default=0)
-        text = Text()
-        for label, words, role in lines:
-            text.append(f"{label:<{room}}  " if room else "", app.role("dim"))
-            text.append(words, app.role(role))
-            text.append("\n")
-        self.query_one(Static).update(text)
+        self.show_grid([(Text(label, app.role("dim")), Text(words, app.role(role))) for label, words, role in lines])
+
+    def show_grid(self, rows: Sequence[tuple[Text, Text]]) -> None:
+        """Show labels and texts; what wraps stays right of the labels."""
+        room = max((label.cell_len for label, _ in rows), default=0)
+        grid = Table.grid(padding=(0, 2 if room else 0, 0, 0))
+        grid.add_column(width=room, no_wrap=True)
+        grid.add_column(overflow="fold")
+        for row in rows:
+            grid.add_row(*row)
+        self.query_one(Static).update(grid)
 
     def show_text(self, text: str) -> None:
         """Show cleaned plain text."""
