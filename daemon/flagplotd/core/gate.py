@@ -23,6 +23,7 @@ MAX_NAME = 256
 MAX_COMMENT = 1024
 MAX_COUNT = 2**31 - 1
 """No count of a request is higher, so that sums and products of a plan stay within 64 bits."""
+MAX_RUNS = 5_000
 _RUNS = re.compile(r"\d{1,8}(-\d{1,8})?(,\d{1,8}(-\d{1,8})?)*", re.ASCII)
 
 
@@ -136,6 +137,7 @@ def check_array(state: State, spec: JobSpec) -> None:
         raise Refused("bad_array", "the array's limit is negative", "write for example --array=0-9%2")
     if not _RUNS.fullmatch(spec.array.indices):
         raise Refused("bad_array", "an array's indices travel as plain runs such as 0-9,12")
+    check_runs(spec.array.indices)
     last = -1
     for run in spec.array.indices.split(","):
         low, _, high = run.partition("-")
@@ -144,6 +146,16 @@ def check_array(state: State, spec: JobSpec) -> None:
         last = int(high or low)
     if last > top:
         raise Refused("bad_array", f"the array's index {last} is above the highest, {top} (max_array_size - 1)")
+
+
+def check_runs(indices: str) -> None:
+    """Refuse a list of too many pieces: it is written anew with every element that starts."""
+    if indices.count(",") >= MAX_RUNS:
+        raise Refused(
+            "bad_array",
+            f"the array's indices are {indices.count(',') + 1} separate ranges, at most {MAX_RUNS} are taken",
+            "use unbroken ranges such as 0-9999, and compute the value in the script",
+        )
 
 
 def check_dependency(state: State, spec: JobSpec) -> None:

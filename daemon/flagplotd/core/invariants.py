@@ -1,4 +1,4 @@
-"""What must always be true of the state; recomputed from scratch, for tests and `flagplotd check`."""
+"""What must always be true of the state; recomputed from scratch."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ from flagplot_wire.text import clean
 from flagplotd.core import arrays
 from flagplotd.core import stimuli as st
 from flagplotd.core.apply import holds
+from flagplotd.core.gate import check_runs
 from flagplotd.core.lifecycle import back_to_pending
 from flagplotd.core.orders import SignalOn, StopOn
 from flagplotd.core.state import State, Who
@@ -100,8 +101,9 @@ def cancel(step: Stepper, who: Who, job: Job, chosen: list[JobNumber] | None, wa
     else:
         if not waiting and all(step.state.jobs[number].status.state.ended for number in chosen):
             raise Refused("already_ended", f"job {step.state.jobs[chosen[0]].display_id} already ended")
-        left = set(_waiting(job)).difference(waiting)
-        arrays.settle(step, job, "cancelled", who.user, waiting=compress_indices(left))
+        left = compress_indices(set(_waiting(job)).difference(waiting))
+        check_runs(left)
+        arrays.settle(step, job, "cancelled", who.user, waiting=left)
     for number in chosen:
         if not step.state.jobs[number].status.state.ended:
             cancel_one(step, step.state.jobs[number], message, who.user)

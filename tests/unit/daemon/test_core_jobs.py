@@ -229,7 +229,9 @@ def test_an_array_of_many_can_be_cancelled_at_every_stage() -> None:
     one = drive.start(array)
     done = drive.start(array, part(cpu_ids="1"))
     drive.end(done)
-    assert drive.act("cancel", f"{array}_[50-99999:2]")[0][0] == ""
+    assert drive.act("cancel", f"{array}_[50-8000:2]")[0][0] == ""
+    error, message = drive.act("cancel", f"{array}_[10001-99999:2]")[0]
+    assert error == "bad_array" and "separate ranges" in message
     assert drive.act("cancel", f"{array}_50")[0][0] == "not_found"
     assert drive.act("cancel", f"{array}_[1]")[0][0] == "already_ended"
     assert drive.act("cancel", array)[0][0] == ""

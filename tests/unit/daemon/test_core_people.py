@@ -57,6 +57,7 @@ AFTER = Dependency((DependencyTerm("afterok", ("99",)),))
         ({"array": "0-5:2"}, "bad_array", "plain runs"),
         ({"array": "5-2"}, "bad_array", "order"),
         ({"array": "1-3,2"}, "bad_array", "order"),
+        ({"array": ",".join(map(str, range(0, 20_000, 2)))}, "bad_array", "10000 separate ranges"),
         ({"array": "x"}, "bad_array", "plain runs"),
         ({"array": "1-2", "limit": -1}, "bad_array", "negative"),
         ({"dependency": AFTER}, "bad_dependency", "no job 99"),
