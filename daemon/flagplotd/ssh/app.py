@@ -27,6 +27,7 @@ log = logging.getLogger("flagplotd.ssh")
 _CHILD = Path(__file__).with_name("child.py")
 _PASSED = ("TERM", "LANG", "COLORTERM", "LANGUAGE")
 _ENV_MAX = 256
+PROGRAM = [sys.executable, "-P", "-m", "flagplot"]
 Process = asyncssh.SSHServerProcess[bytes]
 
 
@@ -105,9 +106,8 @@ async def _refuse(process: Process, sentence: str) -> None:
 
 
 def _argv(place: Place, args: list[str], tty: bool) -> list[str]:
-    python = sys.executable
-    helper = [python, "-I", "-S", str(_CHILD), str(int(tty)), place.user, place.home, "--"]
-    return [*helper, python, "-P", "-m", "flagplot", *args]
+    helper = [sys.executable, "-I", "-S", str(_CHILD), str(int(tty)), place.user, place.home, "--"]
+    return [*helper, *PROGRAM, *args]
 
 
 async def _on_pty(process: Process, place: Place, args: list[str], fd: int, started: Callable[[], None]) -> None:
