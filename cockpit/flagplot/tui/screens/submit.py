@@ -50,6 +50,8 @@ class SubmitScreen(ModalScreen[None]):
         width: 1fr; height: 1; border: none; padding: 0 1; background: $boost;
     }
     SubmitScreen .row > Select { padding: 0; }
+    SubmitScreen SelectCurrent { padding: 0 1; background: $boost; border: none; }
+    SubmitScreen SelectCurrent Static#label { background: transparent; }
     SubmitScreen .row > Input:focus { background: $primary 30%; }
     SubmitScreen .row > Input.-bad { color: $error; text-style: bold; }
     SubmitScreen TextArea { height: 1fr; min-height: 4; border: none; padding: 0 1; background: $boost; }
