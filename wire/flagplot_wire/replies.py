@@ -100,10 +100,11 @@ class Acted(Struct, frozen=True, omit_defaults=True, tag="acted"):
 
 
 class Jobs(Struct, frozen=True, omit_defaults=True, tag="jobs"):
-    """Jobs with their forecasts where they have one."""
+    """Jobs with their forecasts where they have one; `more` says that further jobs follow the last of these."""
 
     jobs: tuple[Job, ...] = ()
     forecasts: tuple[Forecast, ...] = ()
+    more: bool = False
 
 
 class HeldOnNode(Struct, frozen=True, omit_defaults=True):

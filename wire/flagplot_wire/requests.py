@@ -81,7 +81,10 @@ class RemoveNodes(Struct, frozen=True, tag="remove_nodes"):
 
 
 class GetQueue(Struct, frozen=True, omit_defaults=True, tag="queue"):
-    """`Jobs`: live jobs; with `ended` those ended lately too. Empty filters match all."""
+    """`Jobs`: live jobs by number; with `ended` those ended lately too. Empty filters match all.
+
+    A long answer comes in pages: while the reply says `more`, ask again with `after` its last job's number.
+    """
 
     jobs: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
@@ -89,6 +92,7 @@ class GetQueue(Struct, frozen=True, omit_defaults=True, tag="queue"):
     states: tuple[str, ...] = ()
     nodes: tuple[str, ...] = ()
     ended: bool = False
+    after: int = 0
 
 
 class GetNodes(Struct, frozen=True, omit_defaults=True, tag="nodes"):
@@ -97,10 +101,11 @@ class GetNodes(Struct, frozen=True, omit_defaults=True, tag="nodes"):
     nodes: tuple[str, ...] = ()
 
 
-class GetJob(Struct, frozen=True, tag="job"):
-    """`Jobs` with the history from the store: the job, or every element of an array."""
+class GetJob(Struct, frozen=True, omit_defaults=True, tag="job"):
+    """`Jobs` with the history from the store: the job, or every element of an array (paged as `GetQueue`)."""
 
     job: str
+    after: int = 0
 
 
 class GetScript(Struct, frozen=True, tag="script"):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from flagplot_wire import replies, requests
 from flagplot_wire.errors import Refused
-from flagplot_wire.job import JobSpec, Payload
+from flagplot_wire.job import Forecast, Job, JobSpec, Payload
 
 R = TypeVar("R", bound=Struct)
 
@@ -56,13 +57,28 @@ class Calls:
         """Give nodes back."""
         return await self._ask(requests.ResumeNodes(nodes), replies.Acted)
 
+    async def remove(self, nodes: tuple[str, ...]) -> replies.Acted:
+        """Forget nodes that are gone."""
+        return await self._ask(requests.RemoveNodes(nodes), replies.Acted)
+
     async def queue(self, request: requests.GetQueue) -> replies.Jobs:
-        """List jobs."""
-        return await self._ask(request, replies.Jobs)
+        """List jobs, all pages of them."""
+        return await self._all_pages(request)
 
     async def job(self, job: str) -> replies.Jobs:
         """One job, or every element of an array, with history."""
-        return await self._ask(requests.GetJob(job), replies.Jobs)
+        return await self._all_pages(requests.GetJob(job))
+
+    async def _all_pages(self, request: requests.GetQueue | requests.GetJob) -> replies.Jobs:
+        jobs: list[Job] = []
+        forecasts: list[Forecast] = []
+        while True:
+            page = await self._ask(request, replies.Jobs)
+            jobs += page.jobs
+            forecasts += page.forecasts
+            if not page.more or not page.jobs:
+                return replies.Jobs(tuple(jobs), tuple(forecasts))
+            request = msgspec.structs.replace(request, after=page.jobs[-1].number)
 
     async def nodes(self, nodes: tuple[str, ...] = ()) -> replies.Nodes:
         """List nodes."""

@@ -21,6 +21,7 @@ from flagplotd.core import stimuli as st
 from flagplotd.service import clock
 from flagplotd.service.cleaning import cleaned
 from flagplotd.service.loop import Loop
+from flagplotd.service.sizes import size_of
 from flagplotd.service.streams import Stream
 
 log = logging.getLogger("flagplotd.agents")
@@ -29,6 +30,7 @@ HELLO_S = 20.0
 READ_S = 15.0
 """For an agent to answer a read of an output file."""
 PATHS_KEPT = 50_000
+MAX_INVENTORY = 1024 * 1024
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
 
@@ -128,6 +130,8 @@ class Agents:
             )
         if not NODE_NAME.fullmatch(node):
             return f"{clean(node)[:80]!r} is no node name: use letters, digits, '.', '-' and '_'"
+        if size_of(hello.inventory) > MAX_INVENTORY:
+            return "its inventory is larger than 1 MiB"
         if "*" not in allowed and node not in allowed:
             return f"this key may not speak for node {node}, only for {', '.join(sorted(allowed)) or 'none'}"
         if hello.epoch > self._loop.state.epoch:
@@ -198,9 +202,9 @@ class Agents:
             case agentlink.Heartbeat():
                 self._loop.post(st.Reported(link.node, body.running))
             case agentlink.SampleReport():
-                if body.sample.node == link.node:
+                if body.sample.node == link.node and size_of(body.sample) <= MAX_INVENTORY:
                     self._loop.hub.sampled(cleaned(body.sample))
-            case agentlink.InventoryReport():
+            case agentlink.InventoryReport() if size_of(body.inventory) <= MAX_INVENTORY:
                 self._loop.post(st.InventoryChanged(link.node, cleaned(body.inventory)))
             case agentlink.Started():
                 self._keep_paths(body)

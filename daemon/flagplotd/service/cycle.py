@@ -106,8 +106,7 @@ class Cycle:
     def _tell(self) -> None:
         forecasts = dict(self._loop.state.forecasts)
         if self._loop.hub.subscriptions:
-            changes = difference(self._told, forecasts)
-            if changes.forecasts or changes.gone:
+            for changes in difference(self._told, forecasts):
                 self._loop.hub.push(changes)
         self._told = forecasts
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from msgspec import Struct
 
-from flagplot_wire.codec import encode
+from flagplot_wire.codec import BadFrame, encode
 from flagplot_wire.events import Event
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Forecast
 from flagplot_wire.replies import EventsPushed, ForecastsPushed, SamplesPushed, SnapshotPart
 from flagplot_wire.telemetry import NodeSample
 from flagplotd.core.state import State
+from flagplotd.service.sizes import pieces
+
+log = logging.getLogger("flagplotd.subscribers")
 
 RING = 20_000
 """Events kept for clients that come back."""
@@ -42,8 +46,13 @@ class Subscription:
         self._frames.append(frame)
         self._bytes += len(frame)
         if self._bytes > QUEUE_BYTES:
-            self.clear()
-            self.stale = True
+            self.give_up()
+        self.ready.set()
+
+    def give_up(self) -> None:
+        """Drop what waits; a fresh snapshot comes in its place."""
+        self.clear()
+        self.stale = True
         self.ready.set()
 
     def clear(self) -> None:
@@ -75,7 +84,13 @@ class Hub:
         """Send one push to everybody (`telemetry`: to those who want samples)."""
         if not self.subscriptions:
             return
-        frame = encode(body)
+        try:
+            frame = encode(body)
+        except BadFrame:
+            log.exception("a push is too large: subscribers get a fresh snapshot")
+            for subscription in self.subscriptions:
+                subscription.give_up()
+            return
         for subscription in self.subscriptions:
             if subscription.telemetry or not telemetry:
                 subscription.offer(frame)
@@ -84,7 +99,7 @@ class Hub:
         """Durable events go to everybody."""
         self.ring.extend(events)
         if self.subscriptions:
-            for part in chunks(events, EVENTS_PER_PUSH):
+            for part in pieces(events, EVENTS_PER_PUSH):
                 self.push(EventsPushed(part))
 
     def sampled(self, sample: NodeSample) -> None:
@@ -96,8 +111,8 @@ class Hub:
         """Send the samples that are new since the last call."""
         fresh = tuple(self.samples[name] for name in sorted(self._fresh) if name in self.samples)
         self._fresh.clear()
-        if fresh:
-            self.push(SamplesPushed(fresh), telemetry=True)
+        for some in pieces(fresh, JOBS_PER_PART):
+            self.push(SamplesPushed(some), telemetry=True)
 
     def missed(self, after: int, seq: int) -> list[Event] | None:
         """The events after `after` up to `seq`, or None when some are no longer here."""
@@ -108,12 +123,6 @@ class Hub:
         return list(islice(self.ring, after + 1 - self.ring[0].seq, None))
 
 
-def chunks(items: Sequence[Event], size: int) -> Iterator[tuple[Event, ...]]:
-    """Cut into tuples of at most `size`."""
-    for start in range(0, len(items), size):
-        yield tuple(items[start : start + size])
-
-
 def snapshot(state: State, samples: Iterable[NodeSample]) -> Iterator[SnapshotPart]:
     """The state of this moment in parts: the records are taken at once, the parts are made one by one."""
     jobs, forecasts = list(state.jobs.values()), list(state.forecasts.values())
@@ -121,11 +130,15 @@ def snapshot(state: State, samples: Iterable[NodeSample]) -> Iterator[SnapshotPa
     kept, seq, epoch = tuple(samples), state.seq, state.epoch
 
     def parts() -> Iterator[SnapshotPart]:
-        yield SnapshotPart(seq, epoch, first=True, nodes=nodes, partitions=partitions, samples=kept)
-        for start in range(0, len(jobs), JOBS_PER_PART):
-            yield SnapshotPart(seq, epoch, jobs=tuple(jobs[start : start + JOBS_PER_PART]))
-        for start in range(0, len(forecasts), JOBS_PER_PART):
-            yield SnapshotPart(seq, epoch, forecasts=tuple(forecasts[start : start + JOBS_PER_PART]))
+        yield SnapshotPart(seq, epoch, first=True, partitions=partitions)
+        for some_nodes in pieces(nodes, JOBS_PER_PART):
+            yield SnapshotPart(seq, epoch, nodes=some_nodes)
+        for some_samples in pieces(kept, JOBS_PER_PART):
+            yield SnapshotPart(seq, epoch, samples=some_samples)
+        for some_jobs in pieces(jobs, JOBS_PER_PART):
+            yield SnapshotPart(seq, epoch, jobs=some_jobs)
+        for some in pieces(forecasts, JOBS_PER_PART):
+            yield SnapshotPart(seq, epoch, forecasts=some)
         yield SnapshotPart(seq, epoch, last=True)
 
     return parts()
@@ -137,18 +150,21 @@ def catch_up(state: State, events: list[Event], after: int, samples: Iterable[No
 
     def parts() -> Iterator[Struct]:
         yield SnapshotPart(after, epoch, last=True)
-        for part in chunks(events, EVENTS_PER_PUSH):
+        for part in pieces(events, EVENTS_PER_PUSH):
             yield EventsPushed(part)
-        for start in range(0, len(forecasts), JOBS_PER_PART):
-            yield ForecastsPushed(forecasts[start : start + JOBS_PER_PART])
-        if kept:
-            yield SamplesPushed(kept)
+        for some in pieces(forecasts, JOBS_PER_PART):
+            yield ForecastsPushed(some)
+        for some_samples in pieces(kept, JOBS_PER_PART):
+            yield SamplesPushed(some_samples)
 
     return parts()
 
 
-def difference(old: dict[JobNumber, Forecast], new: dict[JobNumber, Forecast]) -> ForecastsPushed:
-    """What changed from one table of forecasts to the next."""
+def difference(old: dict[JobNumber, Forecast], new: dict[JobNumber, Forecast]) -> Iterator[ForecastsPushed]:
+    """What changed from one table of forecasts to the next, in pushes of a bearable size."""
     changed = tuple(forecast for number, forecast in new.items() if old.get(number) != forecast)
     gone = tuple(forecast.number for number, forecast in old.items() if number not in new)
-    return ForecastsPushed(changed, gone)
+    for some in pieces(changed, 5_000):
+        yield ForecastsPushed(some)
+    for start in range(0, len(gone), 50_000):
+        yield ForecastsPushed((), gone[start : start + 50_000])

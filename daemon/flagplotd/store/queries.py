@@ -94,12 +94,12 @@ def payload(path: Path, number: int) -> Payload | None:
     return payload_decoder.decode(rows[0]["payload"]) if rows else None
 
 
-def events(path: Path, after: int, limit: int, numbers: list[int] | None = None, node: str = "") -> list[Event]:
-    """The last `limit` events with seq > `after`, in order; of some jobs or of one node where given."""
+def events(path: Path, after: int, limit: int, job: int = 0, node: str = "") -> list[Event]:
+    """The last `limit` events with seq > `after`, in order; of a job (with its elements) or node where given."""
     where, values = ["seq > :after"], dict[str, Any](after=after, limit=limit)
-    if numbers is not None:
-        marks = ", ".join(str(int(number)) for number in numbers)
-        where.append(f"job IN ({marks})")
+    if job:
+        where.append("job IN (SELECT number FROM jobs WHERE number = :job OR array_number = :job)")
+        values["job"] = job
     if node:
         where.append("node = :node")
         values["node"] = node

@@ -114,7 +114,7 @@ async def test_the_journal_can_be_searched(tmp_path: Path) -> None:
 
     assert kinds(-1, 100) == list(range(1, 11))
     assert kinds(-1, 3) == [8, 9, 10] and kinds(8, 100) == [9, 10]
-    assert kinds(-1, 100, [1]) == [6, 10] and kinds(-1, 100, None, "n2") == [4, 5]
+    assert kinds(-1, 100, 1) == [6, 10] and kinds(-1, 100, 3) == [8, 9] and kinds(-1, 100, 0, "n2") == [4, 5]
     store.close()
 
 

@@ -6,7 +6,9 @@ from flagplot_wire.errors import Refused
 from flagplot_wire.ids import parse_job_ref
 from flagplot_wire.indices import has_index
 from flagplot_wire.job import Job
+from flagplot_wire.replies import Jobs
 from flagplotd.service.context import Asking
+from flagplotd.service.sizes import pieces
 from flagplotd.store import queries
 
 
@@ -20,7 +22,7 @@ async def find_all(asking: Asking, text: str) -> list[Job]:
     job = state.jobs.get(ref.number)
     if job is not None and (not job.is_array or not job.status.state.ended):
         elements = [state.jobs[number] for number in state.elements.get(ref.number, {}).values()]
-        found = [job, *sorted(elements, key=lambda one: one.array_index or 0)]
+        found = [job, *sorted(elements, key=lambda one: one.number)]
     else:
         found = await loop.store.read(lambda path: queries.jobs(path, ref.number))
     if not found:
@@ -40,6 +42,18 @@ async def find_all(asking: Asking, text: str) -> list[Job]:
 async def find_one(asking: Asking, text: str) -> Job:
     """The one job meant; an array without an index is the array's record."""
     return (await find_all(asking, text))[0]
+
+
+PAGE = 20_000
+
+
+def page(asking: Asking, jobs: list[Job], after: int) -> Jobs:
+    """The jobs behind number `after`, as many as one frame may hold, with their forecasts."""
+    start = next((place for place, job in enumerate(jobs) if job.number > after), len(jobs)) if after else 0
+    some = next(pieces(jobs[start:], PAGE), ())
+    forecasts = asking.server.state.forecasts
+    found = tuple(forecasts[job.number] for job in some if job.number in forecasts)
+    return Jobs(some, found, more=start + len(some) < len(jobs))
 
 
 def owner_or_operator(asking: Asking, job: Job) -> None:

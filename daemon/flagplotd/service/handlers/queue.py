@@ -10,6 +10,7 @@ from flagplot_wire.replies import Jobs
 from flagplot_wire.requests import GetQueue
 from flagplot_wire.text import clean
 from flagplotd.service.context import Asking
+from flagplotd.service.handlers.finding import page
 
 _WORDS = {word: state for state, short in SHORT.items() for word in (state.value, short)}
 
@@ -45,9 +46,8 @@ async def handle(asking: Asking, request: GetQueue) -> Jobs:
         )
 
     candidates = sorted(state.jobs) if request.ended or wanted & _ENDED else sorted(state.pending | state.active)
-    jobs = tuple(state.jobs[number] for number in candidates if takes(state.jobs[number]))
-    forecasts = tuple(state.forecasts[job.number] for job in jobs if job.number in state.forecasts)
-    return Jobs(jobs, forecasts)
+    jobs = [state.jobs[number] for number in candidates if number > request.after and takes(state.jobs[number])]
+    return page(asking, jobs, request.after)
 
 
 _ENDED = frozenset(state for state in State if state.ended)

@@ -13,9 +13,11 @@ from flagplotd.core import gate
 from flagplotd.core.stimuli import SubmitJob
 from flagplotd.service.context import Asking, Server
 from flagplotd.service.handlers.estimate import forecast
+from flagplotd.service.sizes import size_of
 
 MAX_SCRIPT = 4 * 1024 * 1024
 MAX_ENVIRONMENT = 1024 * 1024
+MAX_SPEC = 64 * 1024
 MAX_KEY = 128
 
 
@@ -28,6 +30,10 @@ async def handle(asking: Asking, request: Submit) -> Submitted | Acted:
         raise Refused("bad_script", "the script is larger than 4 MiB", "keep data in files beside it")
     if sum(len(name) + len(value) for name, value in payload.environment.items()) > MAX_ENVIRONMENT:
         raise Refused("bad_request", "the environment is larger than 1 MiB", "export fewer variables (--export)")
+    if sum(len(text) for text in payload.args) > MAX_ENVIRONMENT:
+        raise Refused("bad_request", "the arguments are larger than 1 MiB", "keep data in files")
+    if size_of(request.spec) > MAX_SPEC:
+        raise Refused("bad_request", "the options of the job are larger than 64 KiB", "shorten the longest of them")
     _no_nul(request)
     await server.cycle.loaded.wait()
     if request.dry_run:
