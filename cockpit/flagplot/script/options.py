@@ -112,6 +112,52 @@ def _hosts(field: str) -> Setter:
     return _value(field, lambda text: tuple(expand_hosts(text)))
 
 
+_Argument = Literal["none", "required", "optional"]
+_WITHOUT_EFFECT: tuple[tuple[str, str, _Argument], ...] = (
+    ("acctg-freq", "", "required"),
+    ("contiguous", "", "none"),
+    ("core-spec", "S", "required"),
+    ("cores-per-socket", "", "required"),
+    ("cpu-freq", "", "required"),
+    ("delay-boot", "", "required"),
+    ("distribution", "m", "required"),
+    ("export-file", "", "required"),
+    ("extra-node-info", "B", "required"),
+    ("gpu-bind", "", "required"),
+    ("gpu-freq", "", "required"),
+    ("gres-flags", "", "required"),
+    ("hint", "", "required"),
+    ("ignore-pbs", "", "none"),
+    ("kill-on-invalid-dep", "", "required"),
+    ("licenses", "L", "required"),
+    ("mail-type", "", "required"),
+    ("mail-user", "", "required"),
+    ("mem-bind", "", "required"),
+    ("mincpus", "", "required"),
+    ("no-kill", "k", "optional"),
+    ("ntasks-per-core", "", "required"),
+    ("ntasks-per-gpu", "", "required"),
+    ("ntasks-per-socket", "", "required"),
+    ("oversubscribe", "s", "none"),
+    ("overcommit", "O", "none"),
+    ("prefer", "", "required"),
+    ("profile", "", "required"),
+    ("propagate", "", "optional"),
+    ("quiet", "Q", "none"),
+    ("reservation", "", "required"),
+    ("signal", "", "required"),
+    ("sockets-per-node", "", "required"),
+    ("spread-job", "", "none"),
+    ("switches", "", "required"),
+    ("threads-per-core", "", "required"),
+    ("time-min", "", "required"),
+    ("tmp", "", "required"),
+    ("verbose", "v", "none"),
+    ("wait-all-nodes", "", "required"),
+    ("wckey", "", "required"),
+)
+"""Options of sbatch that are read, warned of, and do nothing yet: (long, short, argument)."""
+
 OPTIONS: tuple[Option, ...] = (
     Option("account", "A", "required", "NAME", "Account that the job belongs to.", _text("account")),
     Option(
@@ -168,23 +214,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("vram", "", "required", "SIZE", "A share of one GPU with this much memory, rounded up to shards.",
            _value("vram_mib", parse_memory)),
     *(
-        Option(name, short, argument, "", "Read for Slurm's sake; has no effect yet.", _nothing, False)
-        for name, short, argument in (
-            ("acctg-freq", "", "required"), ("contiguous", "", "none"), ("core-spec", "S", "required"),
-            ("cores-per-socket", "", "required"), ("cpu-freq", "", "required"), ("delay-boot", "", "required"),
-            ("distribution", "m", "required"), ("export-file", "", "required"), ("extra-node-info", "B", "required"),
-            ("gpu-bind", "", "required"), ("gpu-freq", "", "required"), ("gres-flags", "", "required"),
-            ("hint", "", "required"), ("ignore-pbs", "", "none"), ("kill-on-invalid-dep", "", "required"),
-            ("licenses", "L", "required"), ("mail-type", "", "required"), ("mail-user", "", "required"),
-            ("mem-bind", "", "required"), ("mincpus", "", "required"), ("no-kill", "k", "optional"),
-            ("ntasks-per-core", "", "required"), ("ntasks-per-gpu", "", "required"),
-            ("ntasks-per-socket", "", "required"), ("oversubscribe", "s", "none"), ("overcommit", "O", "none"),
-            ("prefer", "", "required"), ("profile", "", "required"), ("propagate", "", "optional"),
-            ("quiet", "Q", "none"), ("reservation", "", "required"), ("signal", "", "required"),
-            ("sockets-per-node", "", "required"), ("spread-job", "", "none"), ("switches", "", "required"),
-            ("threads-per-core", "", "required"), ("time-min", "", "required"), ("tmp", "", "required"),
-            ("verbose", "v", "none"), ("wait-all-nodes", "", "required"), ("wckey", "", "required"),
-        )
+        Option(long, short, argument, "", "Read for Slurm's sake; has no effect yet.", _nothing, False)
+        for long, short, argument in _WITHOUT_EFFECT
     ),
 )  # fmt: skip
 

@@ -20,8 +20,8 @@ class Settings(Struct, frozen=True):
     max_launch_failures: int = 5
     launch_retry_s: int = 10
     kill_wait_s: int = 30
-    lease_s: int = 120
-    """After so long without an agent's word its jobs are known dead (agents kill them earlier than that)."""
+    lease_s: int = 0
+    """After so long without an agent's word its jobs are known dead; 0: never. Agents must be run with a shorter `--lease`."""
     keep_ended_s: int = 86_400
     keep_ended: int = 10_000
 

@@ -1,0 +1,5 @@
+"""`python -m flagplot` is `flagplot`."""
+
+from flagplot.cli.main import entry
+
+entry()

@@ -1,0 +1,107 @@
+"""The program `flagplot`: global options, and its commands loaded when they are called."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from flagplot_wire import __version__
+from flagplot_wire.errors import Exit, Refused
+from flagplot_wire.text import clean
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "cancel": ("flagplot.cli.act:cancel", "Cancel jobs, or send them a signal."),
+    "connect": ("flagplot.cli.connect:command", "Pin a remote controller's host key and remember it."),
+    "demo-jobs": ("flagplot.cli.demo_jobs:command", ""),
+    "down": ("flagplot.cli.down:command", "Stop the cluster on this machine."),
+    "drain": ("flagplot.cli.nodes_act:drain", "Take nodes out of service for new jobs."),
+    "events": ("flagplot.cli.events:command", "Show the journal, or follow it."),
+    "explain": ("flagplot.cli.explain:command", "Say why a job is pending and when it is planned."),
+    "gpus": ("flagplot.cli.gpus:command", "List GPUs, their shards and who holds them."),
+    "hold": ("flagplot.cli.act:hold", "Keep pending jobs from starting."),
+    "logs": ("flagplot.cli.logs:command", "Print a job's output, or follow it."),
+    "nodes": ("flagplot.cli.nodes:command", "List nodes."),
+    "queue": ("flagplot.cli.queue:command", "List jobs."),
+    "release": ("flagplot.cli.act:release", "Let held jobs start."),
+    "remove": ("flagplot.cli.nodes_act:remove", "Forget nodes that are gone for good."),
+    "requeue": ("flagplot.cli.act:requeue", "Start jobs again from the beginning."),
+    "resume": ("flagplot.cli.nodes_act:resume", "Give drained nodes back to jobs."),
+    "script": ("flagplot.cli.script:command", "Print a job's script."),
+    "show": ("flagplot.cli.show:command", "Show a job, node or partition in full."),
+    "status": ("flagplot.cli.status:command", "Show the controller and its agents."),
+    "submit": ("flagplot.cli.submit:command", "Submit a job script."),
+    "up": ("flagplot.cli.up:command", "Start a cluster on this machine and open the cockpit."),
+    "update": ("flagplot.cli.update:command", "Change jobs."),
+    "wait": ("flagplot.cli.wait:command", "Wait for jobs to end; exits with their code."),
+}
+"""Name → (module:attribute, one line of help; empty: hidden)."""
+
+
+class LazyGroup(click.Group):
+    """Imports a command's module only when the command is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names but the hidden."""
+        return [name for name, (_, text) in COMMANDS.items() if text]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
+        found: click.Command = getattr(importlib.import_module(module), attribute)
+        return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list in the help, without importing anything."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items() if text])
+
+
+@click.group(cls=LazyGroup, invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="flagplot")
+@click.option("--data-dir", type=click.Path(path_type=Path), help="Folder of a cluster on this machine.")
+@click.option("--cluster", metavar="NAME", help="A cluster that `flagplot connect` has remembered.")
+@click.option("--read-only", is_flag=True, help="Open the cockpit without the keys that change anything.")
+@click.option("--theme", metavar="NAME", help="Theme of the cockpit: dark, light, colourblind, mono, or your own.")
+@click.pass_context
+def cli(ctx: click.Context, data_dir: Path | None, cluster: str | None, read_only: bool, theme: str | None) -> None:
+    """The cockpit and command line of a Flagplot cluster; without a command the cockpit opens."""
+    if ctx.invoked_subcommand is not None:
+        return
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise Refused("usage", "the cockpit needs a terminal", "use a command instead, such as: flagplot queue")
+    from flagplot.client.target import resolve
+    from flagplot.tui.app import run
+
+    ctx.exit(run(resolve(data_dir=data_dir, cluster=cluster), read_only=read_only, theme=theme))
+
+
+def entry() -> None:
+    """Run; every refusal becomes a sentence on standard error and its exit code."""
+    try:
+        cli(standalone_mode=False)
+    except Refused as refused:
+        print(f"flagplot: {clean(refused.message, keep_newlines=True)}", file=sys.stderr)
+        if refused.hint:
+            print(f"  {clean(refused.hint)}", file=sys.stderr)
+        sys.exit(int(refused.exit))
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except click.ClickException as wrong:
+        wrong.show()
+        sys.exit(wrong.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        sys.exit(int(Exit.INTERRUPTED))
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough; Python must not complain when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(int(Exit.FAILED))
+
+
+if __name__ == "__main__":
+    entry()

@@ -1,0 +1,22 @@
+"""`flagplot script`: a job's script as it was submitted."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from flagplot.cli.common import ask
+from flagplot_wire.text import clean
+
+
+@click.command("script")
+@click.argument("job")
+@click.pass_context
+def command(context: click.Context, job: str) -> None:
+    """Print a job's script (your own jobs; operators any)."""
+    reply = ask(context, lambda calls: calls.script(job))
+    if sys.stdout.isatty():
+        print(clean(reply.script, keep_newlines=True), end="")
+    else:
+        sys.stdout.buffer.write(reply.script.encode("utf-8", "surrogateescape"))

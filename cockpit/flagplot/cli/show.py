@@ -1,0 +1,104 @@
+"""`flagplot show job | node | partition`: one thing in full."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from flagplot.cli.common import ask, json_option
+from flagplot.output.json import gpu_objects, job_object, node_object, print_json
+from flagplot_wire.errors import Refused
+from flagplot_wire.replies import Jobs
+from flagplot_wire.text import clean
+
+
+@click.group("show")
+def command() -> None:
+    """Show a job, a node or a partition in full."""
+
+
+def print_fields(found: dict[str, Any]) -> None:
+    """One `name  value` a line; what does not apply is a dash."""
+    wide = max(len(name) for name in found)
+    for name, value in found.items():
+        if isinstance(value, list):
+            value = ", ".join(_word(one) for one in value)
+        elif isinstance(value, dict):
+            value = ", ".join(f"{key}={_word(one)}" for key, one in value.items())
+        text = "-" if value is None or value == "" else clean(str(value))
+        print(f"{name:<{wide}}  {text}")
+
+
+def _word(value: Any) -> str:
+    if isinstance(value, dict):
+        return "(" + " ".join(f"{key}={_word(one)}" for key, one in value.items()) + ")"
+    return str(value)
+
+
+def whole_object(reply: Jobs, text: str) -> dict[str, Any]:
+    """The job asked for; an array with its elements."""
+    if not reply.jobs:
+        raise Refused("not_found", f"there is no job {text}", "flagplot queue --all lists jobs")
+    forecasts = {one.number: one for one in reply.forecasts}
+    objects = [job_object(job, forecasts.get(job.number)) for job in reply.jobs]
+    arrays = [found for job, found in zip(reply.jobs, objects, strict=True) if job.is_array]
+    if arrays and "_" not in text:
+        arrays[0]["elements"] = [found for found in objects if found["array_task_id"] is not None]
+        return arrays[0]
+    elements = [found for found in objects if found["array_waiting"] is None]
+    return (elements or objects)[0]
+
+
+@command.command("job")
+@click.argument("job")
+@json_option
+@click.pass_context
+def show_job(context: click.Context, job: str, as_json: bool) -> None:
+    """One job, also when it ended long ago; an array with its elements."""
+    found = whole_object(ask(context, lambda calls: calls.job(job)), job)
+    if as_json:
+        print_json(found)
+        return
+    elements = found.pop("elements", None)
+    print_fields(found)
+    for element in elements or ():
+        print(f"element {element['display_id']}: {element['state']} {' '.join(element['nodes'])}")
+
+
+@command.command("node")
+@click.argument("node")
+@json_option
+@click.pass_context
+def show_node(context: click.Context, node: str, as_json: bool) -> None:
+    """One node with its GPUs."""
+    reply = ask(context, lambda calls: calls.nodes((node,)))
+    if not reply.nodes:
+        raise Refused("not_found", f"there is no node {node}", "flagplot nodes lists them")
+    found = [{**node_object(view), "gpu_list": gpu_objects(view)} for view in reply.nodes]
+    if as_json:
+        print_json(found[0] if len(found) == 1 else found)
+        return
+    for one in found:
+        print_fields(one)
+
+
+@command.command("partition")
+@click.argument("partition", required=False)
+@json_option
+@click.pass_context
+def show_partition(context: click.Context, partition: str | None, as_json: bool) -> None:
+    """One partition, or all."""
+    import msgspec
+
+    reply = ask(context, lambda calls: calls.partitions())
+    found = [one for one in reply.partitions if partition in (None, one.name)]
+    if not found:
+        there = ", ".join(one.name for one in reply.partitions)
+        raise Refused("not_found", f"there is no partition {partition}", f"there are: {there}")
+    objects = [{name: getattr(one, name) for name in one.__struct_fields__} for one in found]
+    if as_json:
+        print_json(msgspec.to_builtins(objects if partition is None else objects[0]))
+        return
+    for one_object in objects:
+        print_fields(one_object)

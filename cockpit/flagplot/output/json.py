@@ -1,0 +1,134 @@
+"""JSON with the stable keys that `flagplot(1)` documents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from flagplot.script.build import write_dependency
+from flagplot_wire.job import Forecast, Job
+from flagplot_wire.replies import NodeView
+
+
+def print_json(value: Any) -> None:
+    """Print a value, indented."""
+    print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+
+
+def job_object(job: Job, forecast: Forecast | None) -> dict[str, Any]:
+    """One job, in Slurm's names where it has one. Times are epoch seconds, 0 while not yet."""
+    status, spec = job.status, job.spec
+    parts = status.allocation.nodes if status.allocation else ()
+    reasons = forecast.reasons if forecast and status.state == "PENDING" else ()
+    return {
+        "job_id": job.number,
+        "display_id": job.display_id,
+        "array_job_id": job.array_number or (job.number if job.is_array else None),
+        "array_task_id": job.array_index,
+        "array_waiting": status.waiting if job.is_array else None,
+        "name": spec.name,
+        "user": job.user,
+        "state": str(status.state),
+        "reasons": [{"reason": str(one.why), "text": one.text, "jobs": list(one.jobs)} for one in reasons],
+        "nodes": [part.node for part in parts],
+        "exit_code": status.exit_code,
+        "signal": status.signal,
+        "message": status.message,
+        "submit_time": status.submit_time,
+        "eligible_time": status.eligible_time,
+        "start_time": status.start_time,
+        "end_time": status.end_time,
+        "expected_start": forecast.start if forecast else None,
+        "time_limit_s": job.time_limit_s,
+        "partition": spec.partition,
+        "account": spec.account,
+        "qos": spec.qos,
+        "priority": status.priority,
+        "attempt": status.attempt,
+        "restarts": status.restarts,
+        "cpus": sum(part.cpus for part in parts) or spec.request.cpus_per_task * max(spec.request.tasks, 1),
+        "memory_mib": sum(part.memory_mib for part in parts) or None,
+        "gpus": sum(gpu.whole for part in parts for gpu in part.gpus),
+        "shards": sum(gpu.shards for part in parts for gpu in part.gpus if not gpu.whole),
+        "work_dir": spec.work_dir,
+        "standard_output": spec.stdout,
+        "standard_error": spec.stderr,
+        "comment": spec.comment,
+        "dependency": write_dependency(spec.dependency) if spec.dependency else "",
+        "requeue": spec.requeue,
+        "hold": spec.hold,
+        "request": msgspec.to_builtins(spec.request),
+        "allocation": msgspec.to_builtins(parts),
+    }
+
+
+def node_object(view: NodeView) -> dict[str, Any]:
+    """One node."""
+    node, sample = view.node, view.sample
+    inventory = node.inventory
+    return {
+        "name": node.name,
+        "state": view.state,
+        "responding": node.responding,
+        "reason": node.drain.reason if node.drain else node.down_reason,
+        "reason_user": node.drain.who if node.drain else "",
+        "reason_time": node.drain.since if node.drain else 0,
+        "cpus": node.cpus if inventory else None,
+        "cpus_used": sum(held.cpus for held in view.held),
+        "memory_mib": inventory.memory_mib if inventory else None,
+        "memory_used_mib": sum(held.memory_mib for held in view.held),
+        "gpus": len(inventory.gpus) if inventory else None,
+        "gpus_used": len({index for held in view.held for index, _ in held.gpus}),
+        "partitions": list(view.partitions),
+        "jobs": [held.number for held in view.held],
+        "features": list(inventory.features) if inventory else [],
+        "switch": inventory.switch if inventory else "",
+        "simulated": inventory.simulated if inventory else False,
+        "boot_id": inventory.boot_id if inventory else "",
+        "notes": list(inventory.notes) if inventory else [],
+        "cpu_percent": sample.cpu_percent if sample else None,
+        "load": sample.load / 100 if sample and sample.load is not None else None,
+    }
+
+
+def gpu_objects(view: NodeView) -> list[dict[str, Any]]:
+    """The GPUs of a node."""
+    found = []
+    readings = {one.index: one for one in view.sample.gpus} if view.sample else {}
+    for gpu in view.node.inventory.gpus if view.node.inventory else ():
+        holders: list[dict[str, Any]] = [
+            {
+                "job_id": held.number,
+                "display_id": held.display_id,
+                "user": held.user,
+                "shards": shards,
+                "until": held.until,
+            }
+            for held in view.held
+            for index, shards in held.gpus
+            if index == gpu.index
+        ]
+        used = sum(int(holder["shards"]) for holder in holders)
+        reading = readings.get(gpu.index)
+        state = "free" if not used else ("whole" if used == gpu.shards and len(holders) == 1 else "shared")
+        found.append(
+            {
+                "node": view.node.name,
+                "index": gpu.index,
+                "type": gpu.type,
+                "uuid": gpu.uuid,
+                "state": "failed" if gpu.fault else ("unknown" if not view.node.responding else state),
+                "shards": gpu.shards,
+                "shards_used": used,
+                "holders": holders,
+                "utilisation": reading.utilisation if reading else None,
+                "memory_used_mib": reading.memory_used_mib if reading else None,
+                "memory_total_mib": gpu.vram_mib,
+                "temperature_c": reading.temperature_c if reading else None,
+                "power_w": reading.power_w if reading else None,
+                "simulated": gpu.simulated,
+                "fault": gpu.fault,
+            }
+        )
+    return found
