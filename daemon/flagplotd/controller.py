@@ -64,6 +64,7 @@ class Controller:
         self.local = LocalSocket(self.server)
         self.door = Door(self.server, self.local, host_key)
         self._tasks: list[asyncio.Task[None]] = []
+        self._defect: BaseException | None = None
 
     async def run(self) -> None:
         """Serve until `stopping` is set or a signal comes; jobs go on without the controller."""
@@ -77,6 +78,8 @@ class Controller:
             log.info("stopping")
         finally:
             await self.close()
+        if self._defect is not None:
+            raise self._defect
 
     async def open(self) -> None:
         """Boot the core, listen, and say so in `controller.json`."""
@@ -135,6 +138,7 @@ class Controller:
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and task.exception() is not None:
             log.critical("the controller's %s failed", task.get_name(), exc_info=task.exception())
+            self._defect = task.exception()
             self.server.stopping.set()
 
     async def _ticks(self) -> None:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from flagplot_wire.errors import Refused
 from flagplot_wire.events import Event, NodeChanged, NodeRemoved, PartitionChanged
-from flagplot_wire.job import Payload
+from flagplot_wire.job import Payload, Request
 from flagplot_wire.replies import Acted, Failure, Submitted
 from flagplotd.core.orders import Order, Outcome, Replan
 from flagplotd.core.state import Settings, State
@@ -52,8 +52,8 @@ class Loop:
         self._queue: asyncio.Queue[Waiting] = asyncio.Queue()
         self._settled = asyncio.Event()
         self._settled.set()
-        self.hardware = 0
-        """Grows with every change of a node or partition, for what is remembered about them."""
+        self.never: dict[tuple[str, Request], str] = {}
+        """What the scheduler said of requests that no node can hold; dropped when a node or partition changes."""
         self._repairing: asyncio.Task[None] | None = None
 
     def post(self, stimulus: Stimulus) -> None:
@@ -139,7 +139,7 @@ class Loop:
                 self.state.seq += 1
                 batch.add(Event(self.state.seq, now, body), self.state.jobs)
                 if isinstance(body, (NodeChanged, NodeRemoved, PartitionChanged)):
-                    self.hardware += 1
+                    self.never.clear()
             self._keep_submission(batch, one, outcome)
             outcomes.append(outcome)
         return outcomes, batch, None
@@ -181,7 +181,7 @@ class Loop:
             f"free some space where {self.store.path.parent} is",
         )
         self.state = await self._reload(seq)
-        self.hardware += 1
+        self.never.clear()
         if not self.problem:
             self.store.reserve.free()
         self.problem = failure.message

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import asyncssh
 from msgspec import Struct
 
 from flagplot_wire.errors import Refused
+from flagplotd.service.identity import name_of
 
 ROLES = ("user", "operator", "admin")
 
@@ -136,7 +136,7 @@ def prepare(folder: Path) -> asyncssh.SSHKey:
     ensure_keypair(keys / "user_ed25519", "flagplot owner")
     ensure_keypair(keys / "agent_ed25519", "flagplot agents")
     if not (keys / "users").exists():
-        add_user_key(folder, (keys / "user_ed25519.pub").read_text(), getpass.getuser(), ("admin",))
+        add_user_key(folder, (keys / "user_ed25519.pub").read_text(), name_of(os.geteuid()), ("admin",))
     if not (keys / "agents").exists():
         add_agent_key(folder, (keys / "agent_ed25519.pub").read_text())
     return host

@@ -56,16 +56,13 @@ def _with_partition(asking: Asking, spec: JobSpec) -> JobSpec:
     return replace(spec, partition=gate.find_partition(asking.server.state, "", asking.who).name)
 
 
-_remembered: dict[tuple[object, ...], str] = {}
-
-
 def never_fits(server: Server, spec: JobSpec) -> str:
     """The scheduler's sentence, remembered until a node changes: identical requests come by the thousand."""
     from flagplotd.sched import explain
 
-    key = (id(server.loop), server.loop.hardware, spec.partition, spec.request)
-    if key not in _remembered:
-        if len(_remembered) > 1_000:
-            _remembered.clear()
-        _remembered[key] = explain.never_fits(server.state, spec)
-    return _remembered[key]
+    known, key = server.loop.never, (spec.partition, spec.request)
+    if key not in known:
+        if len(known) > 1_000:
+            known.clear()
+        known[key] = explain.never_fits(server.state, spec)
+    return known[key]
