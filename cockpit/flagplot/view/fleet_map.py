@@ -129,7 +129,7 @@ def cell(fact: NodeFact, size: CellSize, line: int) -> list[Piece]:
     if size.zoom == "dot":
         return [(look.glyph, look.role)]
     if size.zoom == "small":
-        return [(f"{look.glyph} {fit(fact.name, size.name)} ", look.role), *gpu_blocks(fact, size.slots)]
+        return [(f"{look.glyph} {fit(fact.name, size.name)}", look.role), (" ", "plain"), *gpu_blocks(fact, size.slots)]
     if line == 0:
         word = look.word
         return [(f"{look.glyph} {fit(fact.name, size.name)}", look.role), (word.rjust(room - size.name - 2), look.role)]
@@ -173,11 +173,13 @@ def heading(fleet: Fleet, title: str, names: list[str]) -> list[Piece]:
 def legend(counts: dict[str, int], room: int) -> list[Piece]:
     """Glyph, word and number of each state there is, then the blocks of the GPUs where there is room."""
     present = [(LOOKS[look], count) for look, count in counts.items() if count]
-    pieces = [(f"{look.glyph} {look.word} {count}  ", look.role) for look, count in present]
-    used = sum(len(text) for text, _ in pieces)
-    if used - 2 > room:
-        pieces = [(f"{look.glyph} {look.short} {count}  ", look.role) for look, count in present]
-        used = sum(len(text) for text, _ in pieces)
+    texts = [f"{look.glyph} {look.word} {count}" for look, count in present]
+    if sum(len(text) + 2 for text in texts) - 2 > room:
+        texts = [f"{look.glyph} {look.short} {count}" for look, count in present]
+    used = sum(len(text) + 2 for text in texts)
+    pieces: list[Piece] = []
+    for text, (look, _) in zip(texts, present, strict=True):
+        pieces += [(text, look.role), ("  ", "plain")]
     blocks: list[Piece] = [("█", "plain"), (" held ", "dim"), ("▄", "plain"), (" shared ", "dim"), ("░", "faint")]
     blocks += [(" free ", "dim"), ("!", "bad"), (" fault", "dim")]
     wide = sum(len(text) for text, _ in blocks)

@@ -96,7 +96,8 @@ class GpusView(MainView):
             pieces.append((f"  ! {outsiders} with outsiders", "bad"))
         if unknown:
             pieces.append((f"  ? {unknown} node{'s' if unknown != 1 else ''} unknown", "dim"))
-        pieces.append(("   █ held, in the owner's colour  ░ free", "dim"))
+        if self.size.width >= 116:
+            pieces.append(("   █ held, in the owner's colour  ░ free", "dim"))
         return pieces
 
     def _empty(self, mirror: Mirror) -> list[str]:
