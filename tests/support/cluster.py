@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -45,6 +46,7 @@ class Cluster:
             "TERM": "xterm-256color",
             "PYTHON": sys.executable,
             "FLAGPLOT_DATA_DIR": str(self.data_dir),
+            "NUMBA_CACHE_DIR": str(Path(tempfile.gettempdir()) / f"flagplot-numba-{os.getuid()}"),
         }
 
     def run(self, *args: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
@@ -73,7 +75,7 @@ class Cluster:
 
     def submit(self, *args: str) -> int:
         """Submit a job; returns its number."""
-        number: int = self.json("submit", *args)["job_id"]
+        number: int = json.loads(self.cli("submit", "--json", *args))["job_id"]
         return number
 
     def job(self, number: int | str) -> dict[str, Any]:
