@@ -1,0 +1,252 @@
+"""Every screen as it is, at three sizes: its text, and at 80x24 the styles of the dark and the light theme.
+
+The expected screens lie in `expected/SIZE/NAME.txt`. After a change that is meant, write them anew with
+`FLAGPLOT_UPDATE_SNAPSHOTS=1 pytest tests/snapshot` and look at the difference.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from rich.style import Style
+from textual.pilot import Pilot
+from textual.widgets import Input, TextArea
+
+from flagplot.client.mirror import Mirror
+from flagplot.tui.app import FlagplotApp
+from flagplot_wire import replies
+from flagplot_wire.ids import Epoch
+
+HERE = Path(__file__).resolve().parent
+EXPECTED = HERE / "expected"
+UPDATE = os.environ.get("FLAGPLOT_UPDATE_SNAPSHOTS") == "1"
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+
+def _sample() -> ModuleType:
+    if "sample_cluster" not in sys.modules:
+        path = HERE.parent / "unit" / "cockpit" / "sample_cluster.py"
+        spec = importlib.util.spec_from_file_location("sample_cluster", path)
+        assert spec and spec.loader
+        sys.modules["sample_cluster"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules["sample_cluster"])
+    return sys.modules["sample_cluster"]
+
+
+sample = _sample()
+
+
+def full() -> Mirror:
+    return sample.sample_mirror()
+
+
+def disconnected() -> Mirror:
+    return sample.sample_mirror(connected=False)
+
+
+def waiting() -> Mirror:
+    mirror = Mirror()
+    mirror.problem = "cannot connect to 127.0.0.1:7077"
+    return mirror
+
+
+def empty() -> Mirror:
+    mirror = Mirror(welcome=replies.Welcome("new", "alice", ("user", "admin"), Epoch(1), "0.1.0", sample.NOW))
+    mirror.connected, mirror.heard = True, sample.NOW
+    mirror.take(replies.SnapshotPart(0, Epoch(1), True, True))
+    return mirror
+
+
+@dataclass(frozen=True)
+class Shot:
+    """A screen: the cluster, the keys that lead there, whether it is drawn large too."""
+
+    keys: tuple[str, ...] = ()
+    mirror: Callable[[], Mirror] = full
+    large: bool = False
+    options: dict[str, object] = field(default_factory=dict)
+
+
+WHY = ("slash", *"gang", "enter", "p")
+SHOTS: dict[str, Shot] = {
+    "queue": Shot(large=True),
+    "queue-filter": Shot(("slash", *"user:bob")),
+    "queue-marked": Shot(("space", "space", "o", "o")),
+    "queue-unfolded": Shot(("z",), large=True),
+    "queue-empty": Shot(mirror=empty),
+    "queue-waiting": Shot(mirror=waiting),
+    "queue-disconnected": Shot(mirror=disconnected),
+    "queue-read-only": Shot(options={"read_only": True}),
+    "job-detail": Shot(("enter",), large=True),
+    "job-why": Shot(WHY, large=True),
+    "job-output": Shot(("l",), large=True),
+    "job-script": Shot(("y",)),
+    "job-usage": Shot(("enter", "left_square_bracket"), large=True),
+    "submit": Shot(("n",), large=True),
+    "edit": Shot(("e",)),
+    "confirm": Shot(("space", "space", "ctrl+d")),
+    "failure": Shot(("colon", *"job 999", "enter")),
+    "help": Shot(("question_mark",), large=True),
+    "command": Shot(("colon", *"dra")),
+    "command-log": Shot(("h", "at")),
+    "nodes": Shot(("2",), large=True),
+    "nodes-small": Shot(("2", "0", "plus", "plus", "minus")),
+    "nodes-large": Shot(("2", "plus", "plus")),
+    "nodes-dot": Shot(("2", "minus", "minus")),
+    "nodes-partition": Shot(("2", "b", "space", "space")),
+    "nodes-table": Shot(("2", "t"), large=True),
+    "nodes-filter": Shot(("2", "slash", *"nothing", "enter")),
+    "nodes-empty": Shot(("2",), empty),
+    "node": Shot(("2", "right", "right", "right", "enter"), large=True),
+    "node-drained": Shot(("2", "slash", *"gpu08", "enter", "enter")),
+    "node-unknown": Shot(("2", "end", "enter")),
+    "drain": Shot(("2", "right", "right", "D"), large=True),
+    "drain-no-reason": Shot(("2", "D", "enter")),
+    "resume": Shot(("2", "ctrl+a", "u")),
+    "gpus": Shot(("3",), large=True),
+    "gpus-shared": Shot(("3", "slash", *"shared", "enter")),
+    "gpus-trouble": Shot(("3", "slash", *"node:gpu09", "enter", "o", "o")),
+    "gpus-empty": Shot(("3",), empty),
+    "timeline": Shot(("4",), large=True),
+    "timeline-near": Shot(("4", "plus", "plus", "right")),
+    "timeline-folded": Shot(("4", "z")),
+    "events": Shot(("5",), large=True),
+    "events-empty": Shot(("5",), empty),
+}
+SIZES = ((80, 24), (120, 40), (200, 60))
+PLACES = [(name, size) for name, shot in SHOTS.items() for size in SIZES if size == SIZES[0] or shot.large]
+
+
+@pytest.fixture(autouse=True)
+def fixed_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    for name in ("NO_COLOR", "FLAGPLOT_CONFINED"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.chdir("/")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+async def settle(app: FlagplotApp, pilot: Pilot[int]) -> None:
+    """Wait until nothing is left to load, draw or blink."""
+    for _ in range(200):
+        await pilot.pause()
+        if not any(worker.is_running for worker in app.workers) and app.active_view is not None:
+            break
+        await pilot.pause(0.01)
+    for kind in (Input, TextArea):
+        for box in app.screen.query(kind):
+            box.cursor_blink = False
+    app.clear_notifications()
+    app.show_now()
+    await pilot.pause()
+
+
+def lines_of(app: FlagplotApp) -> list[str]:
+    """The text on screen."""
+    _, height = app.size
+    return [strip.text.rstrip() for strip in app.screen._compositor.render_strips()[:height]]
+
+
+def describe(style: Style | None) -> str:
+    """A style in words that stay the same: attributes, then colours in hexadecimal."""
+    if style is None:
+        return "none"
+    words = [word for word in ("bold", "dim", "italic", "underline", "reverse", "strike") if getattr(style, word)]
+    for prefix, colour in (("", style.color), ("on ", style.bgcolor)):
+        if colour is not None:
+            words.append(prefix + (colour.triplet.hex if colour.triplet else colour.name))
+    return " ".join(words) or "none"
+
+
+def styles_of(app: FlagplotApp) -> list[str]:
+    """The styles on screen: a letter for each, then the runs of letters line by line."""
+    seen: dict[str, str] = {}
+    runs = []
+    for strip in app.screen._compositor.render_strips()[: app.size.height]:
+        cells: list[str] = []
+        for segment in strip:
+            words = describe(segment.style)
+            if not segment.text.strip():
+                # Blanks show their background only.
+                words = words[words.find("on ") :] if "on " in words and "reverse" not in words else words
+            letter = seen.setdefault(words, LETTERS[len(seen) % len(LETTERS)])
+            cells += [letter] * segment.cell_length
+        runs.append(" ".join(f"{letter}{len(list(some))}" for letter, some in groupby(cells)))
+    return [*(f"{letter} = {words}" for words, letter in seen.items()), *runs]
+
+
+async def capture(name: str, size: tuple[int, int]) -> str:
+    """A screen as text, and at the smallest size with its styles in two themes."""
+    shot = SHOTS[name]
+    mirror = shot.mirror()
+    calls, _ = sample.sample_calls(mirror)
+    app = FlagplotApp(
+        mirror=mirror,
+        calls=calls,
+        clock=lambda: int(sample.NOW),
+        theme="dark",
+        **shot.options,  # type: ignore[arg-type]
+    )
+    async with app.run_test(size=size) as pilot:
+        app.animation_level = "none"
+        await settle(app, pilot)
+        for key in shot.keys:
+            await pilot.press(key)
+            if len(key) > 1 or key.isdigit():
+                await settle(app, pilot)
+        await settle(app, pilot)
+        text = lines_of(app)
+        parts = [*text]
+        if size == SIZES[0]:
+            themes = ["dark", "light"] + (["mono", "colourblind"] if name in ("nodes", "gpus") else [])
+            for theme in themes:
+                app.theme = theme
+                await settle(app, pilot)
+                assert lines_of(app) == text, f"{name}: the theme {theme} changes the text"
+                parts += [f"--- styles of {theme}", *styles_of(app)]
+        return "\n".join(parts) + "\n"
+
+
+@pytest.mark.parametrize(("name", "size"), PLACES, ids=[f"{name}-{size[0]}x{size[1]}" for name, size in PLACES])
+async def test_screen(name: str, size: tuple[int, int]) -> None:
+    drawn = await capture(name, size)
+    path = EXPECTED / f"{size[0]}x{size[1]}" / f"{name}.txt"
+    if UPDATE:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(drawn, encoding="utf-8")
+        return
+    assert path.exists(), f"{path} is missing: write it with FLAGPLOT_UPDATE_SNAPSHOTS=1"
+    expected = path.read_text(encoding="utf-8")
+    if drawn != expected:
+        difference = difflib.unified_diff(
+            expected.splitlines(), drawn.splitlines(), f"{path.name} expected", "drawn", lineterm="", n=1
+        )
+        pytest.fail("\n".join(difference), pytrace=False)
+
+
+def test_no_expected_screen_is_left_over() -> None:
+    wanted = {f"{size[0]}x{size[1]}/{name}.txt" for name, size in PLACES}
+    assert {str(path.relative_to(EXPECTED)) for path in EXPECTED.glob("*/*.txt")} == wanted
+
+
+@pytest.mark.parametrize(("name", "size"), [place for place in PLACES if place[1] == SIZES[0]])
+def test_nothing_is_cut_short_at_80(name: str, size: tuple[int, int]) -> None:
+    """The lines of hints and the top line have room for what they say."""
+    text = (EXPECTED / "80x24" / f"{name}.txt").read_text(encoding="utf-8").splitlines()[:24]
+    assert len(text) == 24
+    if not any("╭" in line for line in text) and "Submit a job" not in text[0] and not text[23].startswith(":"):
+        assert text[0].startswith(" ⚑ flagplot") and ("? keys" in text[23] or text[23].startswith("/"))
