@@ -33,14 +33,11 @@ def bar(part: float | None, width: int, role: str = "number") -> list[Piece]:
 
 
 def gpu_block(fact: GpuFact, node: NodeFact) -> Piece:
-    """One GPU in one cell: a full block when whole, filled eighths when shared, in the largest owner's colour.
-
-    What nobody holds is free only where new jobs may start; `?` on a node that is not heard.
-    """
+    """One GPU in one cell: a full block when whole, filled eighths when shared, in the largest owner's colour."""
     if fact.trouble:
         return "!", "bad"
     if not fact.used:
-        return ("?", "dim") if not node.node.responding else (FREE if node.serves else "·", "faint")
+        return unheld(fact, node)
     return level(fact.used / fact.gpu.shards), f"owner:{fact.shares[0].user}"
 
 
@@ -62,7 +59,14 @@ def gpu_blocks(fact: NodeFact, slots: int) -> list[Piece]:
     return [*pieces, (" " * (slots - len(fact.gpus)), "plain")]
 
 
-def shard_bar(fact: GpuFact, width: int) -> list[Piece]:
+def unheld(fact: GpuFact, node: NodeFact) -> Piece:
+    """What nobody holds: free only where new jobs may start, `?` on a node that is not heard."""
+    if not node.node.responding:
+        return "?", "dim"
+    return (FREE if node.serves and not fact.trouble else "·"), "faint"
+
+
+def shard_bar(fact: GpuFact, node: NodeFact, width: int) -> list[Piece]:
     """One GPU's shards across `width` cells, each holder's part in their colour.
 
     Where shards and cells do not match, every holder gets at least one cell as long as there are cells.
@@ -77,7 +81,8 @@ def shard_bar(fact: GpuFact, width: int) -> list[Piece]:
             pieces.append(("█" * (until - drawn), f"owner:{share.user}"))
             drawn = until
     if drawn < width:
-        pieces.append((FREE * (width - drawn), "faint"))
+        text, role = unheld(fact, node)
+        pieces.append((text * (width - drawn), role))
     return pieces
 
 

@@ -183,7 +183,7 @@ def _cell(node: NodeFact, fact: GpuFact, key: str, width: int, first: bool) -> t
         case "type":
             return ((clean(fact.gpu.type) + ("*" if fact.gpu.mig else ""), "dim"),)
         case "shards":
-            return tuple(shard_bar(fact, width))
+            return tuple(shard_bar(fact, node, width))
         case "free":
             return ((str(fact.free) if node.serves else "-", "dim"),)
         case "holders":
@@ -217,5 +217,5 @@ def _holders(node: NodeFact, fact: GpuFact) -> list[Piece]:
     if pieces:
         return pieces
     if not node.serves:
-        return [(f"free, node {node.appearance.word}", "dim")]
+        return [(f"-  node {node.appearance.word}", "dim")]
     return [("free", "good")]

@@ -286,7 +286,7 @@ def usage(mirror: Mirror, job: Job, now: int, width: int) -> list[Line]:
         return [("", "Nothing is measured: the job does not run.", "dim")]
     found = dict(samples_of(mirror, job))
     lines: list[Line] = []
-    room = max(10, min(32, width - 56))
+    room = max(10, min(32, width - 62))
     for part in job.status.allocation.nodes:
         sample = mirror.samples.get(part.node)
         tag = "  SIMULATED GPUs" if sample and sample.simulated else ""

@@ -82,7 +82,8 @@ def test_bars_are_eighths() -> None:
 
 @pytest.mark.parametrize("width", [3, 8, 13, 40])
 def test_shard_bar_fills_its_width_and_shows_every_holder(fleet: Fleet, width: int) -> None:
-    pieces = shard_bar(fleet.facts["gpu04"].gpus[0], width)
+    node = fleet.facts["gpu04"]
+    pieces = shard_bar(node.gpus[0], node, width)
     assert len(plain(pieces)) == width
     assert {"owner:dave", "owner:erin"} <= {role for _, role in pieces}
 

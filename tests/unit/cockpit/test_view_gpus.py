@@ -57,7 +57,7 @@ def test_rows_tell_holders_shares_free_outsiders_and_faults(fleet: Fleet) -> Non
     outsider = row(fleet, "gpu06", 7)["holders"]
     assert "! outsider root pid 999" in outsider and "\x1b" not in outsider
     assert "Xid 79" in row(fleet, "gpu09", 5)["holders"]
-    assert row(fleet, "gpu10", 0)["holders"] == "free, node drained"
+    assert row(fleet, "gpu10", 0)["holders"] == "-  node drained"
 
 
 def test_what_was_not_measured_is_unknown(fleet: Fleet) -> None:

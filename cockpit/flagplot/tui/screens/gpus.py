@@ -58,7 +58,7 @@ class GpusView(MainView):
         if self.spec.filter:
             total = sum(len(fact.gpus) for fact in self.cockpit.fleet.facts.values())
             shown = f"/{clean(self.spec.filter)}  {len(self._keys)} of {total}"
-        return shown + ("" if self.spec.sort == "node" else f" · by {self.spec.sort}")
+        return shown
 
     def show(self, mirror: Mirror, now: int) -> None:
         """Select anew when something moved; redraw what changed on screen."""

@@ -100,9 +100,12 @@ class NodesView(MainView):
         if not self.is_mounted:
             return shown
         marks = len(self.table.marks if self.as_table else self.map.marks)
-        order = "" if self.spec.sort == "node" else f" · by {self.spec.sort}"
-        grouped = "" if self.as_table or self.spec.group == "none" else f" · by {self.spec.group}"
-        return shown + (f" · {marks} marked" if marks else "") + order + grouped
+        if marks:
+            return f"{shown} · {marks} marked"
+        if self.as_table or self.spec.filter:
+            return shown
+        order = "" if self.spec.sort == "node" else f" · {self.spec.sort} first"
+        return shown + ("" if self.spec.group == "none" else f" · by {self.spec.group}") + order
 
     def show(self, mirror: Mirror, now: int) -> None:
         """Lay out anew when something moved; redraw what changed on screen."""

@@ -81,7 +81,9 @@ class PieceLine(Widget):
 
     def render(self) -> Text:
         """The line."""
-        return text_of(cast("FlagplotApp", self.app), [(" ", "plain"), *self._pieces])
+        line = text_of(cast("FlagplotApp", self.app), [(" ", "plain"), *self._pieces])
+        line.truncate(self.size.width, overflow="ellipsis")
+        return line
 
 
 class PiecePane(TextPane):
