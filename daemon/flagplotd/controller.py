@@ -30,6 +30,8 @@ from flagplotd.store import Store
 
 log = logging.getLogger("flagplotd")
 
+CLOSE_S = 5.0
+
 
 class Controller:
     """Opens the store, boots the core, then serves. Raises `Refused` where it cannot start."""
@@ -171,7 +173,10 @@ class Controller:
         self.server.dispatch.close()
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._tasks:
+            _, stuck = await asyncio.wait(self._tasks, timeout=CLOSE_S)
+            for task in stuck:
+                log.error("the controller's %s does not end", task.get_name())
         self.server.cycle.close()
         self.store.close()
         log.info("stopped; running jobs go on")

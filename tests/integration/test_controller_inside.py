@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from support.controller_rig import Client, FakeAgent, dial, spec, start_inside, until
 
+from flagplot.client.calls import Calls
 from flagplot_wire import replies, requests
 from flagplot_wire.job import ArraySpec, State
 from flagplotd.config import Config
@@ -21,7 +22,9 @@ from flagplotd.core.invariants import check
 from flagplotd.core.state import Settings
 from flagplotd.service import loop as loop_module
 from flagplotd.service import subscribers
+from flagplotd.service.handlers import finding
 from flagplotd.ssh.keys import add_agent_key, add_user_key, ensure_keypair
+from flagplotd.ssh.server import MAX_FAILURES, MAX_STRANGERS_EACH, Guard
 
 
 @pytest.fixture
@@ -384,3 +387,45 @@ async def test_shutdown_cancels_and_stops(controller: Controller, client: Client
     assert agent.stops[0].number == number
     assert (await client.job(number)).status.state == State.CANCELLED
     await asyncio.wait_for(controller.server.stopping.wait(), 5)
+
+
+async def test_long_answers_come_in_pages(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finding, "PAGE", 7)
+    await asyncio.gather(*(client.submit(spec(f"p{index}")) for index in range(20)))
+    calls = Calls(_Channel(client))
+    found = await calls.queue(requests.GetQueue())
+    assert [job.number for job in found.jobs] == list(range(1, 21))
+    first = await client.ask(requests.GetQueue())
+    assert len(first.jobs) == 7 and first.more
+    assert [job.number for job in (await calls.job("5")).jobs] == [5]
+
+
+async def test_what_is_too_large_is_refused(client: Client) -> None:
+    large = await client.submit(spec(command="x" * 100_000))
+    assert (large.code, "64 KiB" in large.message) == ("bad_request", True)
+    assert (await client.submit(script="#" * (4 * 1024 * 1024 + 1))).code == "bad_script"
+    number = (await client.submit(script="#" * (4 * 1024 * 1024))).number
+    assert len((await client.ask(requests.GetScript(str(number)))).script) == 4 * 1024 * 1024
+
+
+async def test_strangers_are_held_off() -> None:
+    guard = Guard()
+    assert all(guard.admit("10.0.0.1") for _ in range(MAX_STRANGERS_EACH))
+    assert not guard.admit("10.0.0.1") and guard.admit("10.0.0.2")
+    guard.known("10.0.0.1")
+    assert guard.admit("10.0.0.1")
+    for _ in range(MAX_FAILURES):
+        guard.failed("10.0.0.3")
+    assert not guard.admit("10.0.0.3")
+    for _ in range(MAX_FAILURES):
+        guard.failed("127.0.0.1")
+    assert guard.admit("127.0.0.1")
+
+
+class _Channel:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def ask(self, request: requests.AnyRequest) -> replies.Reply:
+        reply: replies.Reply = await self._client.ask(request)  # type: ignore[arg-type]
+        return reply

@@ -92,7 +92,8 @@ class Agents:
         decoder: Decoder[Struct] = Decoder(agentlink.FromAgent)
         link: Link | None = None
         try:
-            hello, rest = await asyncio.wait_for(self._hello(stream, decoder), HELLO_S)
+            async with asyncio.timeout(HELLO_S):
+                hello, rest = await self._hello(stream, decoder)
             if hello is None:
                 return
             refused = self._why_not(hello, allowed)
@@ -189,7 +190,8 @@ class Agents:
                     self._take(link, body)
             await link.stream.drain()
             try:
-                data = await asyncio.wait_for(link.stream.read(), silence)
+                async with asyncio.timeout(silence):
+                    data = await link.stream.read()
             except TimeoutError:
                 raise Refused("unavailable", f"node {link.node} was silent for {silence:.0f} s") from None
             if not data:
@@ -246,7 +248,8 @@ class Agents:
             )
         )
         try:
-            piece = await asyncio.wait_for(answer, READ_S)
+            async with asyncio.timeout(READ_S):
+                piece = await answer
         except TimeoutError:
             raise Refused("unavailable", f"node {node} did not answer within {READ_S:.0f} s", "try again") from None
         finally:

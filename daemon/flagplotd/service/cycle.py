@@ -55,7 +55,8 @@ class Cycle:
         await self._compile()
         while True:
             try:
-                await asyncio.wait_for(self._wanted.wait(), EVERY_S)
+                async with asyncio.timeout(EVERY_S):
+                    await self._wanted.wait()
             except TimeoutError:
                 if not self._loop.state.pending:
                     continue

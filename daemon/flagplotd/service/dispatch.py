@@ -10,6 +10,7 @@ from flagplot_wire import agentlink
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.indices import count_indices
 from flagplot_wire.job import Job, Payload
+from flagplotd.core.apply import holds
 from flagplotd.core.orders import AckOn, ExtendOn, LaunchOn, Order, SignalOn, StopOn
 from flagplotd.core.stimuli import AttemptEnded
 from flagplotd.service.agents import Agents
@@ -94,7 +95,7 @@ class Dispatch:
 
     async def _launch(self, order: LaunchOn) -> agentlink.Launch | None:
         job = self._loop.state.jobs.get(order.number)
-        if job is None or job.status.attempt != order.attempt or job.status.allocation is None:
+        if job is None or job.status.attempt != order.attempt or not holds(job):
             return None
         payload = await self.payloads.get(job.array_number or job.number)
         if payload is None:

@@ -94,6 +94,8 @@ class Loop:
                     self._settled.set()
                 await asyncio.sleep(0)
         finally:
+            if self._repairing is not None:
+                self._repairing.cancel()
             while not self._queue.empty():
                 _fail(self._queue.get_nowait(), Failure("unavailable", "the controller is stopping"))
 

@@ -44,7 +44,8 @@ class Session:
         try:
             while True:
                 wait = None if self._greeted else HELLO_S
-                data = await asyncio.wait_for(self._stream.read(), wait)
+                async with asyncio.timeout(wait):
+                    data = await self._stream.read()
                 if not data:
                     return
                 for call, body in self._decoder.feed(data):

@@ -164,7 +164,8 @@ async def _end(child: asyncio.subprocess.Process) -> None:
         except ProcessLookupError:
             pass
         try:
-            await asyncio.wait_for(child.wait(), patience)
+            async with asyncio.timeout(patience):
+                await child.wait()
         except TimeoutError:
             continue
 

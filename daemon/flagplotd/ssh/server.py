@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
 from typing import cast
@@ -21,14 +22,17 @@ from flagplotd.ssh.keys import Grant, KeyFile
 log = logging.getLogger("flagplotd.ssh")
 
 AGENT_LOGIN = "agent"
-MAX_STRANGERS = 100
-MAX_STRANGERS_EACH = 20
+CLOSE_S = 3.0
+"""For connections to end by themselves when the controller stops."""
+MAX_STRANGERS = 200
+MAX_STRANGERS_EACH = 64
 """Connections not yet authenticated, in all and for one address."""
 MAX_TRIES = 20
 """Keys tried on one connection."""
 MAX_FAILURES = 60
+MAX_FAILURES_LOOPBACK = 600
 FAILURE_WINDOW_S = 60.0
-"""Failed keys of one address within the window; beyond that it must wait."""
+"""Failed keys of one address within the window; beyond that it must wait. Loopback is shared by all users here."""
 
 ALGORITHMS = {
     "kex_algs": ["mlkem768x25519-sha256", "curve25519-sha256", "curve25519-sha256@libssh.org", "ecdh-sha2-nistp256"],
@@ -94,7 +98,8 @@ class Guard:
             kept.popleft()
         if kept is not None and not kept:
             del self._failures[address]
-        if kept and len(kept) >= MAX_FAILURES:
+        most = MAX_FAILURES_LOOPBACK if address in ("127.0.0.1", "::1") else MAX_FAILURES
+        if kept and len(kept) >= most:
             return False
         mine = self._strangers.get(address, 0)
         if mine >= MAX_STRANGERS_EACH or sum(self._strangers.values()) >= MAX_STRANGERS:
@@ -112,7 +117,7 @@ class Guard:
 
     def failed(self, address: str) -> None:
         """A key was refused."""
-        self._failures.setdefault(address, deque(maxlen=MAX_FAILURES)).append(clock.ticks())
+        self._failures.setdefault(address, deque(maxlen=MAX_FAILURES_LOOPBACK)).append(clock.ticks())
 
 
 class Door:
@@ -126,6 +131,7 @@ class Door:
         self.agents = KeyFile(server.folder / "keys" / "agents")
         self._host_key = host_key
         self._acceptor: asyncssh.SSHAcceptor | None = None
+        self.connections: set[asyncssh.SSHServerConnection] = set()
 
     async def open(self) -> int:
         """Listen; returns the port. Raises `Refused` when it is taken."""
@@ -192,7 +198,13 @@ class Door:
         """Stop listening and end every connection."""
         if self._acceptor is not None:
             self._acceptor.close()
-            await self._acceptor.wait_closed()
+        left = list(self.connections)
+        for connection in left:
+            connection.close()
+        if left:
+            await asyncio.wait([asyncio.create_task(one.wait_closed()) for one in left], timeout=CLOSE_S)
+        for connection in list(self.connections):
+            connection.abort()
 
 
 class _Connection(asyncssh.SSHServer):
@@ -213,12 +225,15 @@ class _Connection(asyncssh.SSHServer):
         self._connection = conn
         self._address = str((conn.get_extra_info("peername") or ("?",))[0])
         self._stranger = self._door.guard.admit(self._address)
+        self._door.connections.add(conn)
         if not self._stranger:
             log.warning("held off a connection from %s", self._address)
             conn.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
+        if self._connection is not None:
+            self._door.connections.discard(self._connection)
         if self._stranger:
             self._stranger = False
             self._door.guard.known(self._address)
