@@ -63,6 +63,7 @@ class SubmitScreen(ModalScreen[None]):
     SubmitScreen .buttons { height: 1; align-horizontal: right; }
     SubmitScreen .buttons Button { margin-left: 2; }
     """
+    AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Close, keep the draft", priority=True),
         Binding("f2,ctrl+s,f5,ctrl+enter", "submit", "Submit", priority=True),
@@ -151,8 +152,8 @@ class SubmitScreen(ModalScreen[None]):
         )
 
     def on_mount(self) -> None:
-        """Start on the first field; narrow screens put the script below."""
-        self.query_one("#draft-name", Input).focus()
+        """Start on the first field, at once: keys typed meanwhile belong there."""
+        self.set_focus(self.query_one("#draft-name", Input))
         self._check()
 
     def on_resize(self) -> None:
