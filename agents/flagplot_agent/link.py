@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Any
@@ -14,6 +15,7 @@ from flagplot_wire.agentlink import FromAgent, ToAgent
 from flagplot_wire.codec import Decoder, encode
 from flagplot_wire.errors import Refused
 
+log = logging.getLogger("flagplot-agent")
 LOGIN = "agent"
 SUBSYSTEM = "flagplot-agent"
 
@@ -60,14 +62,20 @@ class Link:
         await self._process.stdin.drain()
 
     async def frames(self) -> AsyncIterator[ToAgent]:
-        """Frames until the controller closes; unknown kinds raise `Refused`."""
+        """Frames until the controller closes. One of an unknown kind is skipped; raises `BadFrame` on garbage."""
         assert self._process is not None
         decoder: Decoder[Any] = Decoder(ToAgent)
         while data := await self._process.stdout.read(65_536):
             for _, body in decoder.feed(data):
                 if isinstance(body, Refused):
-                    raise body
-                yield body
+                    log.warning("ignored a frame of the controller: %s", body.message)
+                else:
+                    yield body
+
+    def close(self) -> None:
+        """End the connection; `frames` ends."""
+        if self._connection is not None:
+            self._connection.close()
 
 
 def address(config: Config) -> tuple[str, int]:

@@ -7,8 +7,8 @@ import json
 import logging
 import os
 import pwd
+import random
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,14 @@ import asyncssh
 import msgspec
 
 from flagplot_agent.config import Config
-from flagplot_agent.launch.journal import Journal, write_durably
+from flagplot_agent.keeperline import KeeperLine
+from flagplot_agent.launch.cgroup import pids_in
+from flagplot_agent.launch.journal import Journal, key_of, write_durably
 from flagplot_agent.launch.output import read_as
 from flagplot_agent.launch.processes import of_attempt, table
 from flagplot_agent.launch.recipe import Account, output_paths, recipe_of
 from flagplot_agent.link import Link
-from flagplot_agent.state import AgentState
+from flagplot_agent.state import AgentState, Key
 from flagplot_agent.telemetry.sampler import JobProcesses, Sampler
 from flagplot_wire import PROTOCOL_VERSION, __version__
 from flagplot_wire import agentlink as al
@@ -31,7 +33,10 @@ from flagplot_wire.errors import Refused
 from flagplot_wire.ids import Epoch, JobNumber
 
 log = logging.getLogger("flagplot-agent")
-KEEPER_START_S = 10.0
+SILENCE_S = 40.0
+"""A line may have been dead for so long before it was seen to be (keepalives of `Link`)."""
+LAST_ACKS_S = 5.0
+"""For the controller to acknowledge the last ends of an agent that leaves with its jobs."""
 
 
 class Agent:
@@ -45,104 +50,89 @@ class Agent:
         self.link: Link | None = None
         self.leaving = asyncio.Event()
         self.heard = time.monotonic()
-        self._keeper: asyncio.StreamWriter | None = None
-        self._launches: dict[tuple[int, int], dict[str, Any]] = {}
-        self._reads: set[asyncio.Task[None]] = set()
+        self.keeper = KeeperLine(config.folder, self.keeper_said)
+        self._launches: dict[Key, dict[str, Any]] = {}
+        self._begun: dict[Key, dict[str, Any]] = {}
+        self._standing: dict[Key, dict[str, dict[str, Any]]] = {}
+        """Stops and extensions of what runs, for a keeper that comes after this one."""
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         """Find or start the keeper, then serve the controller until told to leave."""
         self.read_journal()
-        keeper = asyncio.create_task(self.keep_keeper())
-        lease = asyncio.create_task(self.watch_lease())
+        background = [asyncio.create_task(self.keeper.run()), asyncio.create_task(self.watch_lease())]
         pause = 0.2
-        while not self.leaving.is_set():
-            try:
+        try:
+            while not self.leaving.is_set():
                 began = time.monotonic()
-                await self.serve()
-            except (OSError, asyncssh.Error, Refused, EOFError, KeyError, json.JSONDecodeError) as wrong:
-                log.warning("no connection to the controller: %s", wrong)
-            pause = 0.2 if time.monotonic() - began > 10 else min(pause * 2, 5.0)
-            try:
-                await asyncio.wait_for(self.leaving.wait(), pause)
-            except TimeoutError:
-                continue
-        keeper.cancel()
-        lease.cancel()
+                try:
+                    await self.serve()
+                except (OSError, asyncssh.Error, Refused, EOFError, KeyError, ValueError) as wrong:
+                    log.warning("no connection to the controller: %s", wrong)
+                pause = 0.2 if time.monotonic() - began > 10 else min(pause * 2, 5.0)
+                try:
+                    await asyncio.wait_for(self.leaving.wait(), pause * random.uniform(0.8, 1.0))
+                except TimeoutError:
+                    continue
+        finally:
+            for task in background:
+                task.cancel()
 
     def read_journal(self) -> None:
         """Take up what an agent before us began."""
         for name in self.journal.names():
-            number, attempt = map(int, name.split("."))
-            start = self.journal.start_of(name)
-            self._launches[number, attempt] = start
+            key = key_of(name)
+            self._launches[key] = self.journal.start_of(name)
+            begun = self.journal.begun_of(name)
+            if begun is not None:
+                self._begun[key] = begun
             end = self.journal.end_of(name)
             if end is None:
-                self.state.running[number, attempt] = self.journal.pids_of(name)["started"]
+                self.state.running[key] = begun["started"] if begun else 0
             else:
-                self.state.end(_end_of(number, attempt, end))
+                self.state.end(_end_of(key, end))
                 if self.journal.acknowledged(name):
-                    self.state.acknowledge(number, attempt)
+                    self.state.acknowledge(*key)
 
-    async def keep_keeper(self) -> None:
-        """Hold a line to the keeper; start one where there is none."""
-        while True:
-            reader, writer = await self.reach_keeper()
-            self._keeper = writer
-            self.order(do="stay")
-            self.catch_up()
-            while line := await reader.readline():
-                event = json.loads(line)
-                number, attempt = map(int, event["name"].split("."))
-                if event["event"] == "started":
-                    self.state.running[number, attempt] = event["time"]
-                    await self.tell_started(number, attempt)
-                else:
-                    await self.ended(event["name"])
-            self._keeper = None
-            log.error("the keeper is gone; starting another")
+    async def keeper_said(self, event: dict[str, Any]) -> None:
+        """Deal with one event of the keeper."""
+        if event["event"] == "hello":
+            await self.catch_up()
+            return
+        key = key_of(event["name"])
+        if event["event"] == "ended":
+            await self.ended(event["name"])
+        elif key in self.state.running:
+            self.state.running[key] = event["started"]
+            self._begun[key] = event
+            await self.tell_started(key)
 
-    async def reach_keeper(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Connect to the keeper, starting it where none answers."""
-        path = self.config.folder / "keeper.sock"
-        deadline = time.monotonic() + KEEPER_START_S
-        started = False
-        while True:
-            try:
-                return await asyncio.open_unix_connection(str(path), limit=1 << 20)
-            except (FileNotFoundError, ConnectionRefusedError):
-                if not started:
-                    start_keeper(self.config.folder)
-                    started = True
-                elif time.monotonic() > deadline:
-                    raise
-                await asyncio.sleep(0.02)
-
-    def catch_up(self) -> None:
-        """Ends that the keeper journalled while nobody listened; starts it never got."""
-        for number, attempt in list(self.state.running):
-            name = f"{number}.{attempt}"
+    async def catch_up(self) -> None:
+        """Ends that the keeper journalled while we did not listen; starts that it never got."""
+        for key in list(self.state.running):
+            name = f"{key[0]}.{key[1]}"
             if self.journal.end_of(name) is not None:
-                self._spawn(self.ended(name))
-            elif not self.journal.pids_of(name)["started"]:
-                self.order(do="start", name=name, recipe=self._launches[number, attempt]["recipe"])
-
-    def order(self, **command: Any) -> None:
-        """Tell the keeper; while it is away it is told by `catch_up`."""
-        if self._keeper is not None:
-            self._keeper.write(json.dumps(command).encode() + b"\n")
+                await self.ended(name)
+            elif self.journal.begun_of(name) is None:
+                self.keeper.order(do="start", name=name, recipe=self._launches[key]["recipe"])
+            for order in self._standing.get(key, {}).values():
+                self.keeper.order(**order)
 
     async def ended(self, name: str) -> None:
         """The keeper journalled an end: pass it on; it is repeated until acknowledged."""
-        number, attempt = map(int, name.split("."))
+        key = key_of(name)
         found = self.journal.end_of(name)
-        if found is not None and (number, attempt) not in self.state.ended:
-            end = _end_of(number, attempt, found)
-            self.state.end(end)
-            await self.send(al.Ended(end))
+        if found is not None and key not in self.state.ended:
+            self.state.end(_end_of(key, found))
+            self._begun.pop(key, None)
+            self._standing.pop(key, None)
+            await self.send(al.Ended(self.state.ended[key]))
 
     async def send(self, body: al.FromAgent) -> None:
-        """Send while connected; what must not be lost is repeated at the next hello."""
+        """Send while connected; ends are repeated until acknowledged, the rest is in the next hello."""
         if self.link is not None:
+            if isinstance(body, al.Ended):
+                self.state.told.add((body.end.number, body.end.attempt))
             try:
                 await self.link.send(body)
             except (OSError, asyncssh.Error) as wrong:
@@ -153,17 +143,27 @@ class Agent:
         while self.config.lease_s:
             await asyncio.sleep(1)
             if self.link is None and time.monotonic() - self.heard > self.config.lease_s:
-                for number, attempt in list(self.state.running):
-                    self.order(do="stop", name=f"{number}.{attempt}", kill_wait_s=10, reason="CONTROLLER UNREACHABLE")
+                self.stop_all(10, "CANCELLED BECAUSE THE CONTROLLER IS OUT OF REACH")
+
+    def stop_all(self, kill_wait_s: int, reason: str) -> None:
+        """End every job of this node."""
+        for key in list(self.state.running):
+            self.stand(key, do="stop", kill_wait_s=kill_wait_s, reason=reason)
+
+    def stand(self, key: Key, **order: Any) -> None:
+        """Give an order that stays in force whichever keeper is there."""
+        order["name"] = f"{key[0]}.{key[1]}"
+        self._standing.setdefault(key, {})[order["do"]] = order
+        self.keeper.order(**order)
 
     async def serve(self) -> None:
         """One connection's life."""
         async with Link(self.config) as link:
             await link.send(self.hello())
+            self.state.told = set(self.state.ended)
             tasks: list[asyncio.Task[None]] = []
             try:
                 async for body in link.frames():
-                    self.heard = time.monotonic()
                     if isinstance(body, al.AgentWelcome):
                         if body.refused:
                             raise Refused("refused", body.refused)
@@ -176,9 +176,9 @@ class Agent:
                         log.info("connected to %s, epoch %s", body.cluster, body.epoch)
                     else:
                         await self.handle(body)
-                    if self.leaving.is_set():
-                        return
             finally:
+                if self.link is not None:
+                    self.heard = time.monotonic() - SILENCE_S
                 self.link = None
                 for task in tasks:
                     task.cancel()
@@ -213,12 +213,15 @@ class Agent:
         while True:
             await asyncio.sleep(every_s)
             await link.send(al.Heartbeat(int(time.time()), self.state.attempts()))
+            for end in self.state.overdue():
+                await link.send(al.Ended(end))
 
     async def samples(self, link: Link, every_s: int) -> None:
         """Measurements, taken in a thread."""
         known = self.sampler.inventory
         while True:
-            jobs = self.job_processes()
+            running = {key: (self._begun.get(key), self._launches[key]["gpus"]) for key in self.state.running}
+            jobs = await asyncio.to_thread(job_processes, running)
             sample = await asyncio.to_thread(self.sampler.sample, int(time.time()), jobs)
             await link.send(al.SampleReport(msgspec.structs.replace(sample, node=self.config.node)))
             if self.sampler.inventory != known:
@@ -226,46 +229,48 @@ class Agent:
                 await link.send(al.InventoryReport(known))
             await asyncio.sleep(every_s)
 
-    def job_processes(self) -> list[JobProcesses]:
-        """The processes of every running attempt."""
-        found = []
-        processes = table() if self.state.running else {}
-        for number, attempt in self.state.running:
-            roots = {int(pid) for pid in self.journal.pids_of(f"{number}.{attempt}")["pids"]}
-            pids = of_attempt(roots, b"\0", -1, processes) if roots else set()
-            gpus = [msgspec.convert(gpu, GpuPart) for gpu in self._launches[number, attempt]["gpus"]]
-            found.append(JobProcesses(number, attempt, sorted(pids), gpus))
-        return found
-
     async def handle(self, body: al.ToAgent) -> None:
         """Carry out one order."""
+        try:
+            await self._handle(body)
+        except Exception:
+            # One bad order must not end the agent.
+            log.exception("could not carry out %s", type(body).__name__)
+
+    async def _handle(self, body: al.ToAgent) -> None:
         match body:
             case al.Launch():
                 await self.launch(body)
             case al.AckEnds():
-                for attempt in body.ends:
-                    self.state.acknowledge(attempt.number, attempt.attempt)
-                    self.journal.acknowledge(f"{attempt.number}.{attempt.attempt}")
-                self.journal.tidy(self.config.keep_attempts)
+                self.acknowledged(body)
             case al.ReadFile():
                 self._spawn(self.read_file(body))
             case al.Leave():
-                await self.leave(body)
+                self._spawn(self.leave(body))
             case al.Stop() | al.Signal() | al.Extend() if self.state.obeys(body.epoch):
                 await self.control(body)
             case _:
                 log.warning("ignored %s of an older epoch", type(body).__name__)
 
+    def acknowledged(self, body: al.AckEnds) -> None:
+        """The controller has these ends. The newest are kept for a while, to know a start that is repeated."""
+        for attempt in body.ends:
+            self.state.acknowledge(attempt.number, attempt.attempt)
+            self.journal.acknowledge(f"{attempt.number}.{attempt.attempt}")
+        for key in self.state.forget(self.config.keep_attempts):
+            self._launches.pop(key, None)
+            self.journal.remove(f"{key[0]}.{key[1]}")
+
     async def control(self, body: al.Stop | al.Signal | al.Extend) -> None:
         """Stop, signal or extend an attempt; a stop of one that is unknown is answered as lost."""
-        name = f"{body.number}.{body.attempt}"
         key = (body.number, body.attempt)
         if isinstance(body, al.Signal):
-            self.order(do="signal", name=name, signal=body.signal)
+            self.keeper.order(do="signal", name=f"{key[0]}.{key[1]}", signal=body.signal)
         elif isinstance(body, al.Extend):
-            self.order(do="extend", name=name, deadline_s=body.deadline_s)
+            if key in self.state.running:
+                self.stand(key, do="extend", deadline_s=body.deadline_s)
         elif key in self.state.running:
-            self.order(do="stop", name=name, kill_wait_s=body.kill_wait_s, reason=body.reason)
+            self.stand(key, do="stop", kill_wait_s=body.kill_wait_s, reason=body.reason)
         elif key in self.state.ended:
             await self.send(al.Ended(self.state.ended[key]))
         else:
@@ -277,7 +282,7 @@ class Agent:
         key = (launch.number, launch.attempt)
         decision = self.state.decide(launch.epoch, *key)
         if decision == "answer_started":
-            await self.tell_started(*key)
+            await self.tell_started(key)
         elif decision == "answer_ended":
             await self.send(al.Ended(self.state.ended[key]))
         elif decision == "refuse":
@@ -289,13 +294,19 @@ class Agent:
                 await self.fail(launch, refused.message)
             except OSError as wrong:
                 await self.fail(launch, f"cannot write the attempt down: {wrong.strerror}")
+            except Exception as wrong:
+                # Whatever it is, the controller must hear that nothing started.
+                log.exception("cannot prepare %s.%s", *key)
+                await self.fail(launch, f"the agent cannot prepare the job: {type(wrong).__name__}: {wrong}")
 
     def begin(self, launch: al.Launch) -> None:
         """The durable part of a start."""
         name = f"{launch.number}.{launch.attempt}"
         account = account_of(launch)
         script = str(self.journal.path(name) / "script")
-        recipe = recipe_of(launch, self.sampler.inventory, account, script, sorted(os.sched_getaffinity(0)))
+        recipe = recipe_of(
+            launch, self.sampler.inventory, account, script, sorted(os.sched_getaffinity(0)), int(time.time())
+        )
         stdout, stderr, _ = output_paths(launch, self.config.node, recipe.tasks[0].rank if recipe.tasks else 0)
         start = {
             "recipe": msgspec.to_builtins(recipe),
@@ -306,7 +317,7 @@ class Agent:
         self.journal.begin(name, start, launch.payload.script, account.uid)
         self._launches[launch.number, launch.attempt] = start
         self.state.running[launch.number, launch.attempt] = 0
-        self.order(do="start", name=name, recipe=start["recipe"])
+        self.keeper.order(do="start", name=name, recipe=start["recipe"])
 
     async def fail(self, launch: al.Launch, message: str) -> None:
         """A start that came to nothing, where nothing could be written down."""
@@ -314,12 +325,19 @@ class Agent:
         self.state.end(end)
         await self.send(al.Ended(end))
 
-    async def tell_started(self, number: int, attempt: int) -> None:
-        """Confirm a start."""
-        start = self._launches[number, attempt]
-        at = self.state.running.get((number, attempt)) or int(time.time())
-        notes = tuple(start["recipe"]["notes"])
-        await self.send(al.Started(JobNumber(number), attempt, at, start["stdout"], start["stderr"], (), notes))
+    async def tell_started(self, key: Key) -> None:
+        """Confirm a start, once it is one."""
+        begun = self._begun.get(key)
+        if begun is None or not self.state.running[key]:
+            return
+        start = self._launches[key]
+        notes = (*start["recipe"]["notes"], *begun["notes"])
+        await self.send(
+            al.Started(
+                JobNumber(key[0]), key[1], self.state.running[key], start["stdout"], start["stderr"],
+                tuple(begun["enforced"]), notes,
+            )
+        )  # fmt: skip
 
     async def read_file(self, call: al.ReadFile) -> None:
         """Answer with a piece of an output, read as the job's user."""
@@ -333,30 +351,49 @@ class Agent:
                 read_as, path, call.offset, call.limit, call.user, call.uid, call.gid
             )
         except (OSError, subprocess.SubprocessError) as wrong:
-            await self.send(al.FilePiece(call.call, path, error=getattr(wrong, "strerror", "") or str(wrong)))
+            why = getattr(wrong, "strerror", "") or str(wrong)
+            await self.send(al.FilePiece(call.call, path, error=f"cannot read {path}: {why}"))
             return
         await self.send(al.FilePiece(call.call, path, at, size, data))
 
     async def leave(self, body: al.Leave) -> None:
-        """Shut down, with or without the jobs."""
+        """Shut down, with or without the jobs; the last ends get a moment to be acknowledged."""
         if body.jobs == "cancel":
-            for number, attempt in list(self.state.running):
-                self.order(do="stop", name=f"{number}.{attempt}", kill_wait_s=5, reason="CANCELLED WITH THE CLUSTER")
+            self.stop_all(5, "CANCELLED WITH THE CLUSTER")
             while self.state.running:
+                await asyncio.sleep(0.05)
+            deadline = time.monotonic() + LAST_ACKS_S
+            while self.state.unacknowledged() and self.link is not None and time.monotonic() < deadline:
                 await asyncio.sleep(0.05)
         await self.part()
         self.leaving.set()
+        if self.link is not None:
+            self.link.close()
 
     async def part(self) -> None:
         """We end, the jobs go on: the keeper leaves when the last of them has ended."""
-        self.order(do="leave")
-        if self._keeper is not None:
-            await self._keeper.drain()
+        await self.keeper.leave()
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
-        self._reads.add(task)
-        task.add_done_callback(self._reads.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def job_processes(running: dict[Key, tuple[dict[str, Any] | None, list[dict[str, Any]]]]) -> list[JobProcesses]:
+    """The processes of attempts, from what the keeper noted at their start and the GPUs they hold."""
+    found = []
+    processes = None
+    for (number, attempt), (begun, gpus) in running.items():
+        pids: set[int] = set()
+        if begun is not None and begun["group"]:
+            pids = pids_in(Path(begun["group"]))
+        elif begun is not None and begun["pids"]:
+            processes = table() if processes is None else processes
+            pids = of_attempt({int(pid) for pid in begun["pids"]}, (), -1, processes)
+        parts = [msgspec.convert(gpu, GpuPart) for gpu in gpus]
+        found.append(JobProcesses(number, attempt, sorted(pids), parts))
+    return found
 
 
 def account_of(launch: al.Launch) -> Account:
@@ -373,20 +410,6 @@ def account_of(launch: al.Launch) -> Account:
     return Account(found.pw_name, found.pw_uid, found.pw_gid, found.pw_dir, found.pw_shell or "/bin/sh")
 
 
-def start_keeper(folder: Path) -> None:
-    """Start a keeper in a session of its own; it outlives us."""
-    with open(folder / "keeper.log", "ab") as out:
-        subprocess.Popen(
-            [sys.executable, "-m", "flagplot_agent.launch.keeper", str(folder)],
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=out,
-            cwd="/",
-            start_new_session=True,
-            close_fds=True,
-        )
-
-
 def _stored_epoch(folder: Path) -> int:
     try:
         return int(json.loads((folder / "epoch.json").read_text())["epoch"])
@@ -394,6 +417,6 @@ def _stored_epoch(folder: Path) -> int:
         return 0
 
 
-def _end_of(number: int, attempt: int, found: dict[str, Any]) -> al.AttemptEnd:
-    end: al.AttemptEnd = msgspec.convert({"number": number, "attempt": attempt, **found}, al.AttemptEnd)
+def _end_of(key: Key, found: dict[str, Any]) -> al.AttemptEnd:
+    end: al.AttemptEnd = msgspec.convert({"number": key[0], "attempt": key[1], **found}, al.AttemptEnd)
     return end

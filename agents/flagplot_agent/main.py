@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import fcntl
 import logging
+import os
 import signal
 import socket
 import sys
+import time
 from pathlib import Path
 
 from flagplot_agent.config import Config
 from flagplot_wire import __version__
 from flagplot_wire.errors import Exit, Refused
+
+LOCK_S = 5.0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -60,12 +65,35 @@ def main(argv: list[str]) -> int:
         folder, options.node, host or "127.0.0.1", int(port), options.key, options.host_key, options.controller_file,
         options.simulate, options.lease,
     )  # fmt: skip
+    for what, path in (("--key", config.key), ("--host-key", config.host_key)):
+        if not path.is_file():
+            raise Refused("usage", f"{what} {path}: there is no such file")
+    lock = take(folder)
+    try:
+        asyncio.run(run(config))
+    finally:
+        os.close(lock)
+    return Exit.OK
+
+
+def take(folder: Path) -> int:
+    """Make the agent's folder and hold it alone; returns the lock. One that is just ending gets a moment."""
     try:
         (folder / "jobs").mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as wrong:
         raise Refused("unavailable", f"cannot use {folder}: {wrong.strerror}") from wrong
-    asyncio.run(run(config))
-    return Exit.OK
+    deadline = time.monotonic() + LOCK_S
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                os.close(lock)
+                raise Refused("unavailable", f"another agent works in {folder}", "stop it first") from None
+            time.sleep(0.05)
+        else:
+            return lock
 
 
 async def run(config: Config) -> None:

@@ -9,16 +9,21 @@ from flagplot_wire.agentlink import Attempt, AttemptEnd
 from flagplot_wire.ids import Epoch, JobNumber
 
 Decision = Literal["start", "answer_started", "answer_ended", "refuse"]
+Key = tuple[int, int]
+"""(job number, attempt)."""
 
 
 @dataclass(slots=True)
 class AgentState:
-    """Attempts by (number, attempt): running with their start time, ended, and which ends are acknowledged."""
+    """Attempts: running with their start time (0: not confirmed), ended, and which ends are acknowledged."""
 
     epoch: Epoch = Epoch(0)
-    running: dict[tuple[int, int], int] = field(default_factory=dict)
-    ended: dict[tuple[int, int], AttemptEnd] = field(default_factory=dict)
-    acknowledged: set[tuple[int, int]] = field(default_factory=set)
+    running: dict[Key, int] = field(default_factory=dict)
+    ended: dict[Key, AttemptEnd] = field(default_factory=dict)
+    acknowledged: dict[Key, None] = field(default_factory=dict)
+    """In the order of their acknowledgement."""
+    told: set[Key] = field(default_factory=set)
+    """Ends that were sent since the last call of `overdue`."""
 
     def obeys(self, epoch: Epoch) -> bool:
         """True unless the order comes from a controller older than one already obeyed."""
@@ -38,12 +43,17 @@ class AgentState:
 
     def attempts(self) -> tuple[Attempt, ...]:
         """What runs, for hello and heartbeats."""
-
         return tuple(Attempt(JobNumber(number), attempt) for number, attempt in sorted(self.running))
 
     def unacknowledged(self) -> tuple[AttemptEnd, ...]:
         """Ends that the controller may not have."""
         return tuple(end for key, end in sorted(self.ended.items()) if key not in self.acknowledged)
+
+    def overdue(self) -> list[AttemptEnd]:
+        """Ends to send again: neither acknowledged nor sent since the last call."""
+        found = [end for end in self.unacknowledged() if (end.number, end.attempt) not in self.told]
+        self.told.clear()
+        return found
 
     def end(self, end: AttemptEnd) -> None:
         """An attempt ended."""
@@ -52,4 +62,14 @@ class AgentState:
 
     def acknowledge(self, number: int, attempt: int) -> None:
         """The controller has this end."""
-        self.acknowledged.add((number, attempt))
+        if (number, attempt) in self.ended:
+            self.acknowledged[number, attempt] = None
+
+    def forget(self, keep: int) -> list[Key]:
+        """Drop the longest acknowledged ends beyond `keep`; returns them, for their folders to be removed."""
+        surplus = len(self.acknowledged) - keep
+        old = list(self.acknowledged)[: max(surplus, 0)]
+        for key in old:
+            del self.acknowledged[key]
+            del self.ended[key]
+        return old

@@ -1,7 +1,8 @@
 """The attempts of a node on disk: written before exec, ended durably, kept until acknowledged.
 
-Standard library only. One folder `NUMBER.ATTEMPT` each: `start.json` (before exec), `pids.json`, `end.json`,
-and `acked` once the controller has the end.
+Standard library only. One folder `NUMBER.ATTEMPT` each: `start.json` (before exec), `begun.json` (by the keeper:
+before the first fork, again with the pids), `limit.json` (a changed time limit), `end.json`, and `acked` once the
+controller has the end. Only `start.json` and `end.json` must outlive the machine's crash, so only they are synced.
 """
 
 from __future__ import annotations
@@ -24,13 +25,16 @@ class Journal:
         return self.folder / name
 
     def names(self) -> list[str]:
-        """All attempts on disk that were begun, oldest number first."""
+        """All attempts on disk that were written down, oldest number first."""
         found = [entry for entry in os.listdir(self.folder) if (self.folder / entry / "start.json").exists()]
-        return sorted(found, key=lambda name: tuple(map(int, name.split("."))))
+        return sorted(found, key=key_of)
 
     def begin(self, name: str, start: dict[str, Any], script: str, uid: int) -> Path:
         """Write an attempt down before it is executed; raises OSError. Returns the script's path."""
         folder = self.path(name)
+        if folder.exists() and not (folder / "start.json").exists():
+            # An earlier try that found the disk full: nothing was started.
+            shutil.rmtree(folder)
         folder.mkdir(mode=0o711)
         script_path = folder / "script"
         data = script.encode("utf-8", "surrogateescape")
@@ -51,17 +55,22 @@ class Journal:
         found: dict[str, Any] = json.loads((self.path(name) / "start.json").read_text())
         return found
 
-    def note_pids(self, name: str, pids: dict[str, int], started: int) -> None:
-        """Remember pids and their start times, for a keeper that comes after."""
-        write_durably(self.path(name) / "pids.json", {"pids": pids, "started": started})
+    def note_begun(self, name: str, begun: dict[str, Any]) -> None:
+        """Remember what a keeper that comes after needs: `boot`, `pids` with their start times, `started`, …"""
+        _write(self.path(name) / "begun.json", begun, durable=False)
 
-    def pids_of(self, name: str) -> dict[str, Any]:
-        """What `note_pids` wrote, or nothing."""
-        try:
-            found: dict[str, Any] = json.loads((self.path(name) / "pids.json").read_text())
-        except FileNotFoundError:
-            return {"pids": {}, "started": 0}
-        return found
+    def begun_of(self, name: str) -> dict[str, Any] | None:
+        """What `note_begun` wrote; None while no keeper has begun the attempt."""
+        return _read(self.path(name) / "begun.json")
+
+    def note_limit(self, name: str, deadline_s: int) -> None:
+        """Remember a changed time limit."""
+        _write(self.path(name) / "limit.json", {"deadline_s": deadline_s}, durable=False)
+
+    def limit_of(self, name: str) -> int | None:
+        """The changed time limit in seconds after the start; None while it was not changed."""
+        found = _read(self.path(name) / "limit.json")
+        return None if found is None else int(found["deadline_s"])
 
     def end(self, name: str, end: dict[str, Any]) -> None:
         """Make an end durable."""
@@ -69,11 +78,7 @@ class Journal:
 
     def end_of(self, name: str) -> dict[str, Any] | None:
         """An attempt's end; None while it has none."""
-        try:
-            found: dict[str, Any] = json.loads((self.path(name) / "end.json").read_text())
-        except FileNotFoundError:
-            return None
-        return found
+        return _read(self.path(name) / "end.json")
 
     def acknowledge(self, name: str) -> None:
         """The controller has the end; the folder stays for a while, so that a repeated start is recognised."""
@@ -85,22 +90,40 @@ class Journal:
         """True once the controller has the end."""
         return (self.path(name) / "acked").exists()
 
-    def tidy(self, keep: int) -> None:
-        """Remove the oldest acknowledged attempts beyond `keep`."""
-        done = [name for name in self.names() if self.acknowledged(name)]
-        for name in done[: max(len(done) - keep, 0)]:
-            shutil.rmtree(self.path(name))
+    def remove(self, name: str) -> None:
+        """Forget an attempt that the controller has long acknowledged."""
+        shutil.rmtree(self.path(name), ignore_errors=True)
+
+
+def key_of(name: str) -> tuple[int, int]:
+    """`41.2` → (41, 2)."""
+    number, attempt = name.split(".")
+    return int(number), int(attempt)
 
 
 def write_durably(path: Path, value: dict[str, Any]) -> None:
-    """Write JSON so that after a crash the file is whole or absent."""
+    """Write JSON so that after a crash of the machine the file is whole or as before; raises OSError."""
+    _write(path, value, durable=True)
+
+
+def _write(path: Path, value: dict[str, Any], durable: bool) -> None:
     fresh = path.with_suffix(".new")
     with open(fresh, "w", encoding="utf-8") as file:
         json.dump(value, file)
-        file.flush()
-        os.fsync(file.fileno())
+        if durable:
+            file.flush()
+            os.fsync(file.fileno())
     os.replace(fresh, path)
-    _sync_folder(path.parent)
+    if durable:
+        _sync_folder(path.parent)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    return found
 
 
 def _sync_folder(folder: Path) -> None:

@@ -7,6 +7,7 @@ forking is safe. Messages are JSON, one object a line.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import json
 import os
 import selectors
@@ -14,45 +15,25 @@ import signal
 import socket
 import sys
 import time
+import traceback
+import zlib
 from pathlib import Path
 from typing import Any
 
+from flagplot_agent.launch.attempt import Running, living
+from flagplot_agent.launch.cgroup import Group, Groups
 from flagplot_agent.launch.journal import Journal
-from flagplot_agent.launch.processes import of_attempt, read_process
-from flagplot_agent.launch.spawn import LaunchError, spawn
+from flagplot_agent.launch.processes import boot_id, read_process
+from flagplot_agent.launch.spawn import LaunchError, Starting, begin
 
 PR_SET_CHILD_SUBREAPER = 36
 WATCH_S = 0.5
 """How often processes that another keeper started are looked at."""
-
-
-class Running:
-    """An attempt that has not ended."""
-
-    def __init__(self, name: str, recipe: dict[str, Any]) -> None:
-        self.name = name
-        self.recipe = recipe
-        self.pids: dict[int, int] = {}
-        """pid → rank of tasks not yet reaped."""
-        self.roots: set[int] = set()
-        self.adopted: dict[int, int] = {}
-        """pid → start time of tasks that another keeper started."""
-        self.stderr = -1
-        self.started = int(time.time())
-        self.began = time.monotonic()
-        self.deadline_s: int = recipe["deadline_s"]
-        self.kill_at: float | None = None
-        self.cause = ""
-        self.exit_code: int | None = None
-        self.signal = 0
-        self.message = ""
-        self.cpu_ms = 0
-        self.memory_peak_mib = 0
-
-    @property
-    def marker(self) -> bytes:
-        """What identifies the attempt's processes by their environment."""
-        return f"FLAGPLOT_JOB_ID={self.recipe['number']}".encode()
+START_S = 60.0
+"""For a task to reach its program: longer means that a file system hangs."""
+UNKILLABLE_S = 60.0
+"""For processes to die of SIGKILL; then the attempt ends without them, and says so."""
+RETRY_S = 1.0
 
 
 class Keeper:
@@ -60,52 +41,82 @@ class Keeper:
 
     def __init__(self, folder: Path) -> None:
         self.journal = Journal(folder / "jobs")
+        label = "".join(letter for letter in folder.name if letter.isalnum() or letter in "-_")
+        self.groups = Groups(f"{label}-{zlib.crc32(os.fsencode(folder)):08x}")
+        self.boot = boot_id()
         self.running: dict[str, Running] = {}
+        self.unwritten: dict[str, dict[str, Any]] = {}
+        """Ends that the disk did not take."""
+        self.left_groups: list[Group] = []
+        self.retry_at = 0.0
         self.clients: dict[socket.socket, bytes] = {}
         self.selector = selectors.DefaultSelector()
         self.leaving = False
-        self.server = socket.socket(socket.AF_UNIX)
-        path = folder / "keeper.sock"
-        path.unlink(missing_ok=True)
-        self.server.bind(str(path))
-        path.chmod(0o600)
-        self.server.listen()
-        self.server.setblocking(False)
-        self.selector.register(self.server, selectors.EVENT_READ)
         wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_write)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         self.wake = wake_read
         self.selector.register(wake_read, selectors.EVENT_READ)
+        # What an earlier keeper left is taken up before anyone can ask about it.
+        self.adopt()
+        self.server = socket.socket(socket.AF_UNIX)
+        path = folder / "keeper.sock"
+        path.unlink(missing_ok=True)
+        before = os.umask(0o177)
+        self.server.bind(str(path))
+        os.umask(before)
+        self.server.listen()
+        self.server.setblocking(False)
+        self.selector.register(self.server, selectors.EVENT_READ)
 
     def run(self) -> None:
         """Work until told to leave and nothing runs any more."""
-        self.adopt()
-        while not (self.leaving and not self.running):
-            for key, _ in self.selector.select(self.pause()):
-                if key.fileobj is self.server:
-                    client, _ = self.server.accept()
-                    client.setblocking(False)
-                    self.clients[client] = b""
-                    self.selector.register(client, selectors.EVENT_READ)
-                elif key.fileobj == self.wake:
-                    os.read(self.wake, 4096)
-                elif isinstance(key.fileobj, socket.socket):
-                    self.hear(key.fileobj)
-            self.reap()
-            self.watch_adopted()
-            self.enforce()
+        while not (self.leaving and not self.running and not self.unwritten):
+            try:
+                self.turn()
+            except Exception:  # noqa: BLE001 - one attempt's trouble must not take every job with it
+                traceback.print_exc()
+                time.sleep(0.1)
+        self.retry_at = 0.0
+        self.try_again()
+        self.groups.close()
+
+    def turn(self) -> None:
+        """Wait for something to happen and deal with it."""
+        for key, _ in self.selector.select(self.pause()):
+            if key.fileobj is self.server:
+                client, _ = self.server.accept()
+                client.setblocking(False)
+                self.clients[client] = b""
+                self.selector.register(client, selectors.EVENT_READ)
+            elif key.fileobj == self.wake:
+                os.read(self.wake, 4096)
+            elif key.data is not None:
+                self.advance(*key.data)
+            elif isinstance(key.fileobj, socket.socket):
+                self.hear(key.fileobj)
+        self.reap()
+        self.watch_adopted()
+        self.enforce()
+        self.settle()
+        self.try_again()
 
     def pause(self) -> float:
         """Seconds until something is due."""
         now = time.monotonic()
         due = [60.0]
+        if self.unwritten or self.left_groups:
+            due.append(self.retry_at - now)
         for one in self.running.values():
             if one.kill_at is not None:
                 due.append(one.kill_at - now)
             elif one.deadline_s and not one.cause:
                 due.append(one.began + one.deadline_s - now)
+            if one.settle_at is not None:
+                due.append(one.settle_at - now)
+            if one.starting:
+                due.append(one.start_by - now)
             if one.adopted:
                 due.append(WATCH_S)
         return max(min(due), 0.0)
@@ -119,20 +130,21 @@ class Keeper:
         except OSError:
             data = b""
         if not data:
-            self.selector.unregister(client)
-            del self.clients[client]
-            client.close()
+            self.drop(client)
             return
         *lines, self.clients[client] = (self.clients[client] + data).split(b"\n")
         for line in lines:
-            self.command(json.loads(line))
+            try:
+                self.command(json.loads(line))
+            except Exception:  # noqa: BLE001 - one bad command must not take every job with it
+                traceback.print_exc()
 
     def command(self, command: dict[str, Any]) -> None:
         """Carry out one command."""
         name = command.get("name", "")
         one = self.running.get(name)
         match command["do"]:
-            case "start" if one is None and self.journal.end_of(name) is None:
+            case "start" if one is None and name not in self.unwritten and self.journal.end_of(name) is None:
                 self.start(name, command["recipe"])
             case "stop" if one is not None:
                 self.stop(one, "stopped", command["kill_wait_s"], command["reason"])
@@ -140,10 +152,12 @@ class Keeper:
                 self.send(one, command["signal"])
             case "extend" if one is not None:
                 one.deadline_s = command["deadline_s"]
+                self.journal.note_limit(name, one.deadline_s)
             case "leave":
                 self.leaving = True
-            case "stay":
+            case "hello":
                 self.leaving = False
+                self.tell({"event": "hello", "pid": os.getpid()})
 
     def tell(self, event: dict[str, Any]) -> None:
         """Tell every agent connected (there is one, or none)."""
@@ -153,44 +167,84 @@ class Keeper:
                 client.sendall(line)
             except OSError:
                 # It reads the journal when it comes back.
-                self.selector.unregister(client)
-                del self.clients[client]
-                client.close()
+                self.drop(client)
+
+    def drop(self, client: socket.socket) -> None:
+        """Forget a connection."""
+        self.selector.unregister(client)
+        del self.clients[client]
+        client.close()
 
     def start(self, name: str, recipe: dict[str, Any]) -> None:
-        """Start every task; when one cannot be started none goes on."""
-        one = self.running[name] = Running(name, recipe)
+        """Fork every task; `advance` hears what becomes of them."""
+        group = self.groups.create(name, recipe["memory_mib"], recipe["cpus"], recipe["denied"])
+        if "cpuset" not in group.enforced and recipe["cpus"]:
+            group.enforced.append("affinity")
+        one = self.running[name] = Running(name, recipe, group)
+        one.start_by += START_S
         try:
+            # Before the first fork: a keeper after us must know that something may have been started.
+            self.journal.note_begun(name, one.begun(self.boot, {}))
             for task in recipe["tasks"]:
-                pid, stderr = spawn(recipe, task)
-                one.pids[pid] = task["rank"]
-                one.roots.add(pid)
-                if one.stderr >= 0:
-                    os.close(stderr)
-                else:
-                    one.stderr = stderr
-        except (LaunchError, OSError) as wrong:
-            one.message, one.cause = str(wrong), "launch_failed"
-            self.kill(one, signal.SIGKILL)
-            if not one.pids:
-                self.finish(one)
+                starting = begin(recipe, task, group.joins())
+                one.pids[starting.pid] = task["rank"]
+                one.roots.add(starting.pid)
+                one.starting.add(starting)
+                self.selector.register(starting.channel, selectors.EVENT_READ, (one, starting))
+        except OSError as wrong:
+            self.fail(one, f"cannot start a process: {wrong.strerror}")
+        if not recipe["tasks"]:
+            self.confirm(one)
+
+    def advance(self, one: Running, starting: Starting) -> None:
+        """A task has news of its start."""
+        if not starting.advance():
             return
-        started = {str(pid): process.started for pid in one.pids if (process := read_process(pid))}
-        self.journal.note_pids(name, started, one.started)
-        self.tell({"event": "started", "name": name, "time": one.started})
+        self.selector.unregister(starting.channel)
+        one.starting.discard(starting)
+        try:
+            stderr = starting.result()
+        except LaunchError as wrong:
+            self.fail(one, str(wrong))
+            return
+        if one.stderr >= 0:
+            os.close(stderr)
+        else:
+            one.stderr = stderr
+        if not one.starting and one.cause != "launch_failed":
+            self.confirm(one)
+
+    def confirm(self, one: Running) -> None:
+        """Every task runs its program."""
+        pids = {str(pid): process.started for pid in one.pids if (process := read_process(pid))}
+        begun = one.begun(self.boot, pids)
+        try:
+            self.journal.note_begun(one.name, begun)
+        except OSError as wrong:
+            print(f"job {one.name}: a keeper after this one will not find it: {wrong}", file=sys.stderr)
+        self.tell({"event": "started", "name": one.name, **begun, "started": one.started})
+
+    def fail(self, one: Running, message: str) -> None:
+        """A task could not be started: none goes on. The first failure is the one that is told."""
+        if one.cause != "launch_failed":
+            one.cause, one.message = "launch_failed", message
+        self.kill(one, signal.SIGKILL)
 
     def send(self, one: Running, name: str) -> None:
         """Send a signal by name to the whole attempt."""
-        number = getattr(signal, f"SIG{name}", None)
+        number = getattr(signal, f"SIG{name.upper().removeprefix('SIG')}", None)
         if isinstance(number, signal.Signals):
             self.kill(one, number)
 
     def kill(self, one: Running, number: signal.Signals) -> None:
         """Send a signal to every process of an attempt."""
-        for pid in of_attempt(one.roots, one.marker, os.getpid()):
+        if number == signal.SIGKILL:
+            one.group.kill()
+        for pid in one.members():
             try:
                 os.kill(pid, number)
-            except ProcessLookupError:
+            except (ProcessLookupError, PermissionError):
+                # Gone meanwhile, or became another user's (sudo): what does not die is told at the end.
                 continue
 
     def stop(self, one: Running, cause: str, kill_wait_s: int, reason: str) -> None:
@@ -198,23 +252,22 @@ class Keeper:
         now = time.monotonic()
         if not one.cause:
             one.cause = cause
-            self.say(one, reason)
+            at = time.strftime("%Y-%m-%dT%H:%M:%S")
+            self.say(one, f"CANCELLED AT {at} DUE TO TIME LIMIT" if cause == "timeout" else f"{reason} AT {at}")
             if kill_wait_s > 0:
                 self.kill(one, signal.SIGTERM)
                 self.kill(one, signal.SIGCONT)
         wanted = now + kill_wait_s
         one.kill_at = wanted if one.kill_at is None else min(one.kill_at, wanted)
-        if not one.pids and not one.adopted:
-            self.finish(one)
 
-    def say(self, one: Running, reason: str) -> None:
+    def say(self, one: Running, text: str) -> None:
         """Tell the job's owner in its standard error why it ends."""
-        if one.stderr < 0 or not reason:
+        if one.stderr < 0:
             return
-        at = time.strftime("%Y-%m-%dT%H:%M:%S")
-        line = f"flagplot: *** JOB {one.recipe['number']} ON {one.recipe['node']} {reason} AT {at} ***\n"
+        clean = "".join(letter if letter.isprintable() else "?" for letter in text)
+        line = f"flagplot: *** JOB {one.recipe['number']} ON {one.recipe['node']} {clean} ***\n"
         try:
-            os.write(one.stderr, line.encode())
+            os.write(one.stderr, line.encode("utf-8", "replace"))
         except OSError as wrong:
             print(f"job {one.name}: cannot write to its standard error: {wrong}", file=sys.stderr)
 
@@ -231,9 +284,10 @@ class Keeper:
             one = by_pid.get(pid)
             if one is not None and pid in one.pids:
                 self.task_ended(one, pid, status, usage)
-        for one in list(self.running.values()):
-            if not one.pids and not one.adopted and one.roots:
-                self.finish(one)
+            for other in self.running.values():
+                if other.settle_at is not None:
+                    # An orphan may have been the last of what an attempt left behind.
+                    other.settle_at = 0.0
 
     def task_ended(self, one: Running, pid: int, status: int, usage: Any) -> None:
         """Note the end of one task; a failing task ends its fellows, which would wait for it for ever."""
@@ -250,55 +304,101 @@ class Keeper:
             one.kill_at = time.monotonic() + one.recipe["kill_wait_s"]
 
     def enforce(self) -> None:
-        """Time limits, and the kill after the grace period."""
+        """Time limits, the kill after the grace period, starts that hang."""
         now = time.monotonic()
         for one in list(self.running.values()):
             if one.kill_at is not None and now >= one.kill_at:
                 self.kill(one, signal.SIGKILL)
                 one.kill_at = now + 1.0
             elif one.deadline_s and not one.cause and now >= one.began + one.deadline_s:
-                self.stop(one, "timeout", one.recipe["kill_wait_s"], "CANCELLED DUE TO TIME LIMIT")
+                self.stop(one, "timeout", one.recipe["kill_wait_s"], "")
+            if one.starting and now >= one.start_by:
+                one.start_by = now + START_S
+                self.fail(one, f"it did not start within {START_S:.0f} s: a file system may hang")
+
+    def settle(self) -> None:
+        """Attempts whose tasks have ended end when all that they left behind is gone."""
+        now = time.monotonic()
+        for one in [one for one in self.running.values() if one.over]:
+            if one.settle_at is not None and now < one.settle_at:
+                continue
+            left = one.members()
+            if not left:
+                self.finish(one)
+                continue
+            if one.settle_at is None:
+                one.settle_by = now + UNKILLABLE_S
+            if now >= one.settle_by:
+                pids = ", ".join(map(str, sorted(left)[:10]))
+                one.message = f"{one.message + '; ' if one.message else ''}could not kill its processes {pids}"
+                self.finish(one)
+                continue
+            self.kill(one, signal.SIGKILL)
+            one.settle_at = now + one.settle_wait
+            one.settle_wait = min(one.settle_wait * 2, 0.5)
 
     def finish(self, one: Running) -> None:
-        """All tasks have ended: end what they left behind, write the end down, tell the agent."""
-        self.kill(one, signal.SIGKILL)
+        """Nothing of it runs any more: write the end down, tell the agent."""
+        killed = one.group.oom_kills()
+        if killed and not one.cause:
+            limit = one.recipe["memory_mib"]
+            one.cause = "oom"
+            one.message = f"out of memory: its limit of {limit} MiB was reached, the kernel killed {killed} process(es)"
+            self.say(one, f"OUT OF MEMORY: ITS LIMIT OF {limit} MiB WAS REACHED")
         if one.stderr >= 0:
             os.close(one.stderr)
-        self.running.pop(one.name, None)
-        self.journal.end(
-            one.name,
-            {
-                "cause": one.cause or "exited",
-                "exit_code": one.exit_code or 0,
-                "signal": one.signal,
-                "time": int(time.time()),
-                "started": one.started,
-                "message": one.message,
-                "cpu_ms": one.cpu_ms,
-                "memory_peak_mib": one.memory_peak_mib,
-            },
-        )
-        self.tell({"event": "ended", "name": one.name})
+        if not one.group.remove():
+            self.left_groups.append(one.group)
+        del self.running[one.name]
+        self.write_end(one.name, one.end())
+
+    def write_end(self, name: str, end: dict[str, Any]) -> None:
+        """Make an end durable, now or when the disk has room again, and tell the agent then."""
+        try:
+            self.journal.end(name, end)
+        except OSError as wrong:
+            print(f"job {name}: cannot write its end down, trying again: {wrong}", file=sys.stderr)
+            self.unwritten[name] = end
+            self.retry_at = time.monotonic() + RETRY_S
+            return
+        self.unwritten.pop(name, None)
+        self.tell({"event": "ended", "name": name})
+
+    def try_again(self) -> None:
+        """Ends that could not be written, groups that could not be removed."""
+        now = time.monotonic()
+        if not (self.unwritten or self.left_groups) or now < self.retry_at:
+            return
+        self.retry_at = now + RETRY_S
+        for name, end in list(self.unwritten.items()):
+            self.write_end(name, end)
+        self.left_groups = [group for group in self.left_groups if not group.remove()]
 
     def adopt(self) -> None:
-        """Take over what a keeper before us started: watch what lives, journal the rest as lost."""
+        """Take over what a keeper before us began: watch what lives, journal the rest as lost.
+
+        An attempt that no keeper had begun is left alone: the agent has it started.
+        """
         for name in self.journal.names():
-            if self.journal.end_of(name) is not None:
+            begun = self.journal.begun_of(name)
+            if begun is None or self.journal.end_of(name) is not None:
                 continue
             recipe = self.journal.start_of(name)["recipe"]
-            noted = self.journal.pids_of(name)
-            one = Running(name, recipe)
-            one.started = noted["started"] or one.started
+            one = self.running[name] = Running(name, recipe, self.groups.find(name) or Group())
+            one.group.enforced, one.group.notes = begun["enforced"], begun["notes"]
+            limit = self.journal.limit_of(name)
+            one.deadline_s = one.deadline_s if limit is None else limit
+            one.started = begun["started"] or one.started
             one.began = time.monotonic() - max(time.time() - one.started, 0)
-            for text, ticks in noted["pids"].items():
-                process = read_process(int(text))
-                if process is not None and process.started == ticks and process.state not in "ZX":
-                    one.adopted[int(text)] = ticks
-                    one.roots.add(int(text))
-            self.running[name] = one
+            if begun["boot"] == self.boot:
+                one.adopted = living(one, begun["pids"])
+                one.roots |= set(one.adopted)
+            if one.adopted and not begun["started"]:
+                self.confirm(one)
             if not one.adopted and recipe["tasks"]:
-                one.cause, one.message = "lost", "its keeper ended and the process with it"
-                self.finish(one)
+                rebooted = begun["boot"] != self.boot
+                one.cause = "lost"
+                one.message = "the node was restarted" if rebooted else "its keeper ended and the process with it"
 
     def watch_adopted(self) -> None:
         """Adopted processes are not our children: look whether they still live."""
@@ -309,14 +409,18 @@ class Keeper:
                 process = read_process(pid)
                 if process is None or process.started != ticks or process.state in "ZX":
                     del one.adopted[pid]
-            if not one.adopted:
-                one.cause = one.cause or "lost"
-                one.message = one.message or "its keeper was killed: the exit code is unknown"
-                self.finish(one)
+            if not one.adopted and not one.cause:
+                one.cause = "lost"
+                one.message = "its keeper was killed: the exit code is unknown"
 
 
 def main(folder: str) -> None:
-    """Become the keeper of an agent's folder."""
+    """Become the keeper of an agent's folder; a second one for the same folder ends at once."""
+    lock = os.open(Path(folder, "keeper.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     Keeper(Path(folder)).run()
 

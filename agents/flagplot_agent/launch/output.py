@@ -28,10 +28,7 @@ def read_as(path: str, offset: int, limit: int, user: str, uid: int, gid: int) -
     if os.getuid() != 0 or uid == 0:
         return read_piece(path, offset, limit)
     done = subprocess.run(
-        [sys.executable, "-I", "-S", __file__, path, str(offset), str(limit)],
-        user=uid,
-        group=gid,
-        extra_groups=os.getgrouplist(user, gid),
+        [sys.executable, "-I", "-S", __file__, path, str(offset), str(limit), user, str(uid), str(gid)],
         cwd="/",
         env={},
         stdin=subprocess.DEVNULL,
@@ -46,8 +43,18 @@ def read_as(path: str, offset: int, limit: int, user: str, uid: int, gid: int) -
     return start, size, data
 
 
+def become(user: str, uid: int, gid: int) -> None:
+    """Give up root for good; raises OSError. Done here and not by the parent, whose Python the user may not reach."""
+    os.setgroups(os.getgrouplist(user, gid))
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
+    if os.getresuid() != (uid, uid, uid) or os.getresgid() != (gid, gid, gid):
+        raise OSError(1, f"became someone other than {user}")
+
+
 if __name__ == "__main__":
     try:
+        become(sys.argv[4], int(sys.argv[5]), int(sys.argv[6]))
         at, whole, piece = read_piece(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
     except OSError as wrong:
         sys.exit(wrong.strerror or str(wrong))

@@ -36,18 +36,20 @@ def table() -> dict[int, Process]:
     return found
 
 
-def of_attempt(roots: set[int], marker: bytes, keeper: int, processes: dict[int, Process] | None = None) -> set[int]:
+def of_attempt(
+    roots: set[int], markers: tuple[bytes, ...], keeper: int, processes: dict[int, Process] | None = None
+) -> set[int]:
     """Live processes of an attempt: its sessions, their descendants, and strays the keeper inherited.
 
     `roots` are the pids it was started with (each leads a session of its own). A stray, which left both session
-    and ancestry, is known by `marker` in its environment.
+    and ancestry, is known by `markers` in its environment.
     """
-    processes = table()
+    processes = table() if processes is None else processes
     members = {pid for pid, one in processes.items() if pid in roots or one.session in roots}
     children: dict[int, list[int]] = {}
     for pid, one in processes.items():
         children.setdefault(one.parent, []).append(pid)
-    stray = [pid for pid in children.get(keeper, []) if pid not in members and _marked(pid, marker)]
+    stray = [pid for pid in children.get(keeper, []) if pid not in members and is_marked(pid, markers)]
     todo = [*members, *stray]
     members.update(stray)
     while todo:
@@ -58,9 +60,16 @@ def of_attempt(roots: set[int], marker: bytes, keeper: int, processes: dict[int,
     return {pid for pid in members if processes[pid].state not in "ZX"}
 
 
-def _marked(pid: int, marker: bytes) -> bool:
+def is_marked(pid: int, markers: tuple[bytes, ...]) -> bool:
+    """True when all of `markers` (`NAME=value`) are in a process's environment."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            return marker in file.read().split(b"\0")
+            return set(markers) <= set(file.read().split(b"\0"))
     except OSError:
         return False
+
+
+def boot_id() -> str:
+    """Changes with every boot of the machine: pids of another boot mean nothing."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()

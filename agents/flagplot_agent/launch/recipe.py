@@ -16,6 +16,11 @@ from flagplot_wire.patterns import Fields, default_stdout, expand_pattern
 MASTER_PORT_FIRST, MASTER_PORTS = 20_000, 10_000
 """`MASTER_PORT` follows from the job's number, so that all nodes of a gang agree."""
 
+NVIDIA_MAJOR = 195
+"""The device number of /dev/nvidiaN is this, N."""
+OWN_NAMES = ("SLURM_", "FLAGPLOT_FD", "FLAGPLOT_CONFINED", "FLAGPLOT_SHARDS", "FLAGPLOT_VRAM_MIB")
+"""Submitted variables with these beginnings speak of another job or session: a job never inherits them."""
+
 
 class Task(Struct, frozen=True):
     """One process to start. Paths are absolute; an empty `stderr` joins standard output."""
@@ -31,7 +36,8 @@ class Task(Struct, frozen=True):
 class Recipe(Struct, frozen=True):
     """One node's part of an attempt. Without tasks it only holds the node until it is stopped.
 
-    Times are seconds; a `deadline_s` of 0 is no limit. `cpus` are the CPU ids to run on (empty: not bound).
+    Times are seconds; a `deadline_s` of 0 is no limit. `cpus` are the CPU ids to run on (empty: not bound),
+    `memory_mib` is what the node's part may use (0: no limit), `denied` the devices of GPUs that it does not hold.
     """
 
     number: int
@@ -47,6 +53,8 @@ class Recipe(Struct, frozen=True):
     cpus: list[int]
     tasks: list[Task]
     notes: list[str]
+    memory_mib: int = 0
+    denied: list[str] = []
 
 
 class Account(Struct, frozen=True):
@@ -59,8 +67,10 @@ class Account(Struct, frozen=True):
     shell: str
 
 
-def recipe_of(launch: Launch, inventory: Inventory, account: Account, script: str, machine_cpus: list[int]) -> Recipe:
-    """The recipe of this node's part. `machine_cpus` are the CPUs that really exist here."""
+def recipe_of(
+    launch: Launch, inventory: Inventory, account: Account, script: str, machine_cpus: list[int], now: int
+) -> Recipe:
+    """The recipe of this node's part. `machine_cpus` are the CPUs that really exist here; `now` is epoch seconds."""
     part = launch.allocation.nodes[launch.node_index]
     wanted = expand_indices(part.cpu_ids) if part.cpu_ids else []
     bound = [cpu for cpu in wanted if cpu in machine_cpus]
@@ -68,12 +78,14 @@ def recipe_of(launch: Launch, inventory: Inventory, account: Account, script: st
     if len(bound) < len(wanted):
         bound = []
         notes.append("not bound to CPUs: the node's CPUs are simulated")
-    notes.append("memory is not limited by the kernel")
     if launch.spec.request.launch == "tasks":
         ranks = [(part.first_rank + local, local) for local in range(part.tasks)]
     else:
         ranks = [(0, 0)] if launch.node_index == 0 else []
-    tasks = [_task(launch, inventory, account, script, part, rank, local) for rank, local in ranks]
+    tasks = [_task(launch, inventory, account, script, part, rank, local, now) for rank, local in ranks]
+    held = {gpu.index for gpu in part.gpus}
+    others = [gpu for gpu in inventory.gpus if gpu.index not in held and not gpu.simulated and not gpu.mig]
+    denied = [f"c {NVIDIA_MAJOR}:{gpu.minor}" for gpu in others if gpu.minor is not None]
     return Recipe(
         launch.number,
         launch.attempt,
@@ -88,13 +100,22 @@ def recipe_of(launch: Launch, inventory: Inventory, account: Account, script: st
         bound,
         tasks,
         notes,
+        part.memory_mib,
+        denied,
     )
 
 
 def _task(
-    launch: Launch, inventory: Inventory, account: Account, script: str, part: NodeAlloc, rank: int, local: int
+    launch: Launch,
+    inventory: Inventory,
+    account: Account,
+    script: str,
+    part: NodeAlloc,
+    rank: int,
+    local: int,
+    now: int,
 ) -> Task:
-    environment = environment_of(launch, inventory, account, part, rank, local)
+    environment = environment_of(launch, inventory, account, part, rank, local, now)
     stdout, stderr, stdin = output_paths(launch, part.node, rank)
     return Task(rank, [script, *launch.payload.args], environment, stdout, stderr, stdin)
 
@@ -121,13 +142,14 @@ def output_paths(launch: Launch, node: str, rank: int) -> tuple[str, str, str]:
 
 
 def environment_of(
-    launch: Launch, inventory: Inventory, account: Account, part: NodeAlloc, rank: int, local: int
+    launch: Launch, inventory: Inventory, account: Account, part: NodeAlloc, rank: int, local: int, now: int
 ) -> dict[str, str]:
     """The job's environment: what was submitted, below the account's, Slurm's, torchrun's and our own."""
-    found = dict(launch.payload.environment)
+    submitted = launch.payload.environment
+    found = {name: value for name, value in submitted.items() if not name.startswith(OWN_NAMES)}
     found.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin")
     found |= {"HOME": account.home, "USER": account.name, "LOGNAME": account.name, "SHELL": account.shell}
-    found |= _slurm(launch, part, rank, local)
+    found |= _slurm(launch, part, rank, local, now)
     found |= _gpus(inventory, part)
     names = launch.allocation.names
     tasks = sum(one.tasks for one in launch.allocation.nodes)
@@ -144,7 +166,7 @@ def environment_of(
     return found
 
 
-def _slurm(launch: Launch, part: NodeAlloc, rank: int, local: int) -> dict[str, str]:
+def _slurm(launch: Launch, part: NodeAlloc, rank: int, local: int, now: int) -> dict[str, str]:
     nodes = launch.allocation.nodes
     spec = launch.spec
     found = {
@@ -153,6 +175,8 @@ def _slurm(launch: Launch, part: NodeAlloc, rank: int, local: int) -> dict[str, 
         "SLURM_JOB_NAME": spec.name,
         "SLURM_JOB_USER": launch.user,
         "SLURM_JOB_UID": launch.uid,
+        "SLURM_JOB_GID": launch.gid,
+        "SLURM_JOB_START_TIME": now,
         "SLURM_JOB_PARTITION": spec.partition,
         "SLURM_JOB_NODELIST": compress_hosts(launch.allocation.names),
         "SLURM_NODELIST": compress_hosts(launch.allocation.names),
@@ -174,6 +198,10 @@ def _slurm(launch: Launch, part: NodeAlloc, rank: int, local: int) -> dict[str, 
         "SLURMD_NODENAME": part.node,
         "SLURM_RESTART_COUNT": launch.restarts,
     }
+    if launch.deadline_s:
+        found["SLURM_JOB_END_TIME"] = now + launch.deadline_s
+    if spec.qos:
+        found["SLURM_JOB_QOS"] = spec.qos
     if spec.account:
         found["SLURM_JOB_ACCOUNT"] = spec.account
     if launch.array_index is not None:
@@ -198,7 +226,7 @@ def _gpus(inventory: Inventory, part: NodeAlloc) -> dict[str, str]:
     shares = [gpu for gpu in part.gpus if not gpu.whole]
     if shares:
         found["FLAGPLOT_SHARDS"] = str(shares[0].shards)
-        vram = inventory.gpus[shares[0].index].vram_mib
+        vram = next((gpu.vram_mib for gpu in inventory.gpus if gpu.index == shares[0].index), None)
         if vram is not None:
             found["FLAGPLOT_VRAM_MIB"] = str(vram * shares[0].shards // shares[0].of)
     return found

@@ -1,7 +1,8 @@
 """Starting one process as the user. Standard library only; the caller must have a single thread.
 
-The order is the one that others got wrong: session, limits, groups, gid, uid, verify, umask, and only then the
-working folder and the outputs, opened as the user; a clean environment; exec.
+The order is the one that others got wrong: control group, session, groups, gid, uid, verify, umask, and only
+then the working folder and the outputs, opened as the user; a clean environment; exec. The parent never waits:
+a file system that hangs holds up one job, not the keeper.
 """
 
 from __future__ import annotations
@@ -12,45 +13,77 @@ import pwd
 import signal
 import socket
 import stat
+import time
 from typing import Any
 
 USER_FAULT = "user: "
+_BUSY_TRIES = 20
 
 
 class LaunchError(Exception):
     """The process could not be started; the text says what and why."""
 
 
-def spawn(recipe: dict[str, Any], task: dict[str, Any]) -> tuple[int, int]:
-    """Start a task; returns its pid and a descriptor of its standard error. Raises `LaunchError`."""
+class Starting:
+    """A process that was forked and has not yet reached, or failed to reach, its program.
+
+    `channel` becomes readable when there is news; then call `advance`.
+    """
+
+    def __init__(self, pid: int, channel: socket.socket) -> None:
+        self.pid = pid
+        self.channel = channel
+        self._text = b""
+        self._descriptors: list[int] = []
+
+    def advance(self) -> bool:
+        """Read what the process says; True once it has executed its program or given up."""
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self.channel, 4096, 1)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data, descriptors = b"", []
+        self._descriptors += descriptors
+        self._text += data
+        return not data
+
+    def result(self) -> int:
+        """A descriptor of its standard error; raises `LaunchError`. Closes the channel."""
+        self.channel.close()
+        if self._text == b"ok" and self._descriptors:
+            return self._descriptors.pop()
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+        text = self._text.removeprefix(b"ok").decode("utf-8", "replace")
+        raise LaunchError(text or "the process ended before it was started")
+
+
+def begin(recipe: dict[str, Any], task: dict[str, Any], joins: list[str]) -> Starting:
+    """Fork a task into the control groups whose `cgroup.procs` are `joins`; raises OSError."""
     parent, child = socket.socketpair()
-    pid = os.fork()
+    try:
+        pid = os.fork()
+    except OSError:
+        parent.close()
+        child.close()
+        raise
     if pid == 0:
-        _become(recipe, task, child, parent)
+        _become(recipe, task, joins, child)
     child.close()
-    with parent:
-        message, descriptors, _, _ = socket.recv_fds(parent, 4096, 1)
-        rest = b"".join(iter(lambda: parent.recv(4096), b""))
-    if message == b"ok" and not rest and descriptors:
-        return pid, descriptors[0]
-    for descriptor in descriptors:
-        os.close(descriptor)
-    os.waitpid(pid, 0)
-    text = (message + rest).removeprefix(b"ok").decode("utf-8", "replace")
-    raise LaunchError(text or "the process ended before it was started")
+    parent.setblocking(False)
+    return Starting(pid, parent)
 
 
-def _become(recipe: dict[str, Any], task: dict[str, Any], channel: socket.socket, other: socket.socket) -> None:
+def _become(recipe: dict[str, Any], task: dict[str, Any], joins: list[str], channel: socket.socket) -> None:
     """In the child: become the job, or report why not and exit. Never returns."""
     try:
-        other.close()
+        _join(joins)
         os.setsid()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE, signal.SIGHUP):
-            signal.signal(number, signal.SIG_DFL)
-        signal.set_wakeup_fd(-1)
-        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        _reset_signals()
         if recipe["cpus"]:
             os.sched_setaffinity(0, recipe["cpus"])
+        script = _open_script(recipe, task["argv"][0])
         _switch_user(recipe)
         os.umask(0o022)
         _enter(recipe["work_dir"])
@@ -60,20 +93,36 @@ def _become(recipe: dict[str, Any], task: dict[str, Any], channel: socket.socket
         for descriptor, target in ((stdin, 0), (stdout, 1), (stderr, 2)):
             os.dup2(descriptor, target, inheritable=True)
         socket.send_fds(channel, [b"ok"], [2])
-        keep = channel.fileno()
-        os.closerange(3, keep)
-        os.closerange(keep + 1, 4096)
-        os.execve(task["argv"][0], task["argv"], task["environment"])
+        low = 3
+        for kept in sorted({channel.fileno(), script} - {-1}):
+            os.closerange(low, kept)
+            low = kept + 1
+        os.closerange(low, 4096)
+        _execute(task, script)
     except LaunchError as wrong:
-        channel.sendall(str(wrong).encode())
-    except OSError as wrong:
-        fault = USER_FAULT if wrong.errno in (errno.ENOENT, errno.ENOEXEC, errno.EACCES, errno.E2BIG) else ""
-        what = "cannot execute the script (does its #! line name an interpreter that exists here?)"
-        channel.sendall(f"{fault}{what}: {wrong.strerror}".encode("utf-8", "replace"))
+        channel.sendall(str(wrong).encode("utf-8", "replace"))
     except BaseException as wrong:  # noqa: BLE001 - a forked child must never return into the keeper
         channel.sendall(f"{type(wrong).__name__}: {wrong}".encode("utf-8", "replace"))
     finally:
         os._exit(127)
+
+
+def _join(joins: list[str]) -> None:
+    for path in joins:
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            os.write(descriptor, b"0")
+            os.close(descriptor)
+        except OSError as wrong:
+            raise LaunchError(f"cannot join the control group {path}: {wrong.strerror}") from wrong
+
+
+def _reset_signals() -> None:
+    signal.set_wakeup_fd(-1)
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        if signal.getsignal(number) not in (signal.SIG_DFL, None):
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
 def _switch_user(recipe: dict[str, Any]) -> None:
@@ -93,6 +142,41 @@ def _switch_user(recipe: dict[str, Any]) -> None:
         raise LaunchError(f"cannot become {recipe['user']}: {wrong.strerror}") from wrong
     if os.getresuid() != (uid, uid, uid) or os.getresgid() != (gid, gid, gid):
         raise LaunchError(f"became someone other than {recipe['user']}")
+
+
+def _open_script(recipe: dict[str, Any], path: str) -> int:
+    """A descriptor of the script where the user may not be able to walk to it, otherwise -1."""
+    if os.getuid() != 0 or recipe["uid"] == 0:
+        return -1
+    try:
+        return os.open(path, os.O_RDONLY)
+    except OSError as wrong:
+        raise LaunchError(f"cannot open the script {path}: {wrong.strerror}") from wrong
+
+
+def _execute(task: dict[str, Any], script: int) -> None:
+    """Execute the script by its path; by its descriptor where a folder on the way is closed to the user."""
+    argv, environment = task["argv"], task["environment"]
+    program: str | int = argv[0]
+    if script >= 0:
+        if os.access(argv[0], os.X_OK):
+            os.close(script)
+        else:
+            os.set_inheritable(script, True)
+            program = script
+    for tries in range(_BUSY_TRIES):
+        try:
+            os.execve(program, argv, environment)
+        except OSError as wrong:
+            if wrong.errno == errno.ETXTBSY and tries + 1 < _BUSY_TRIES:
+                # Another process was forked while the script was being written, and has not executed yet.
+                time.sleep(0.01)
+                continue
+            fault = USER_FAULT if wrong.errno in (errno.ENOENT, errno.ENOEXEC, errno.EACCES, errno.E2BIG) else ""
+            what = "cannot execute the script (does its #! line name an interpreter that exists here?)"
+            if wrong.errno == errno.E2BIG:
+                what = "cannot execute the script (its arguments and environment are too long)"
+            raise LaunchError(f"{fault}{what}: {wrong.strerror}") from wrong
 
 
 def _enter(work_dir: str) -> None:
@@ -118,7 +202,6 @@ def _open_output(path: str, append: bool, what: str, option: str) -> int:
         descriptor = os.open(path, flags, 0o666)
         kind = os.fstat(descriptor).st_mode
         if not (stat.S_ISREG(kind) or stat.S_ISCHR(kind)):
-            os.close(descriptor)
             raise LaunchError(f"{USER_FAULT}the {what} {path} is no regular file (change {option})")
         if not append and stat.S_ISREG(kind):
             os.ftruncate(descriptor, 0)

@@ -1,0 +1,106 @@
+"""One attempt as the keeper sees it while it has not ended. Standard library only."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from flagplot_agent.launch.cgroup import Group
+from flagplot_agent.launch.processes import is_marked, of_attempt, read_process, table
+from flagplot_agent.launch.spawn import Starting
+
+
+class Running:
+    """An attempt that has not ended. Moments without a unit in their name are of the monotonic clock."""
+
+    def __init__(self, name: str, recipe: dict[str, Any], group: Group) -> None:
+        self.name = name
+        self.recipe = recipe
+        self.group = group
+        self.starting: set[Starting] = set()
+        self.start_by = time.monotonic()
+        self.pids: dict[int, int] = {}
+        """pid → rank of tasks not yet reaped."""
+        self.roots: set[int] = set()
+        self.adopted: dict[int, int] = {}
+        """pid → start time of tasks that another keeper started."""
+        self.stderr = -1
+        self.started = int(time.time())
+        self.began = time.monotonic()
+        self.deadline_s: int = recipe["deadline_s"]
+        self.kill_at: float | None = None
+        self.settle_at: float | None = None
+        """When to look again whether what the tasks left behind is gone."""
+        self.settle_by = 0.0
+        self.settle_wait = 0.005
+        self.cause = ""
+        self.exit_code: int | None = None
+        self.signal = 0
+        self.message = ""
+        self.cpu_ms = 0
+        self.memory_peak_mib = 0
+
+    @property
+    def markers(self) -> tuple[bytes, ...]:
+        """What identifies the attempt's processes by their environment."""
+        number, attempt = self.recipe["number"], self.recipe["attempt"]
+        return f"FLAGPLOT_JOB_ID={number}".encode(), f"FLAGPLOT_ATTEMPT={attempt}".encode()
+
+    @property
+    def over(self) -> bool:
+        """True when no task is left (an attempt without tasks holds its node until it is stopped)."""
+        if self.starting or self.pids or self.adopted:
+            return False
+        return bool(self.recipe["tasks"]) or bool(self.cause)
+
+    def members(self) -> set[int]:
+        """All its live processes."""
+        found = set(self.pids) | set(self.adopted)
+        if self.group.tracked is not None:
+            return found | self.group.pids()
+        return found | of_attempt(self.roots, self.markers, os.getpid())
+
+    def begun(self, boot: str, pids: dict[str, int]) -> dict[str, Any]:
+        """What a keeper that comes after needs to know."""
+        return {
+            "boot": boot,
+            "pids": pids,
+            "started": self.started if pids or not self.recipe["tasks"] else 0,
+            "group": str(self.group.tracked or ""),
+            "enforced": self.group.enforced,
+            "notes": self.group.notes,
+        }
+
+    def end(self) -> dict[str, Any]:
+        """How it ended, as the journal and the controller have it."""
+        failed = self.cause == "launch_failed"
+        return {
+            "cause": self.cause or "exited",
+            "exit_code": 0 if failed else self.exit_code or 0,
+            "signal": 0 if failed else self.signal,
+            "time": int(time.time()),
+            "started": self.started,
+            "message": self.message,
+            "cpu_ms": self.cpu_ms,
+            "memory_peak_mib": self.memory_peak_mib,
+        }
+
+
+def living(one: Running, noted: dict[str, int]) -> dict[int, int]:
+    """The tasks of an earlier keeper that still live, with their start times."""
+    if noted:
+        found = {int(pid): read_process(int(pid)) for pid in noted}
+        return {
+            pid: process.started
+            for pid, process in found.items()
+            if process is not None and process.started == noted[str(pid)] and process.state not in "ZX"
+        }
+    # That keeper ended between the fork and the note: whatever bears the attempt's marks is the attempt.
+    grouped = one.group.pids()
+    everything = table()
+    return {
+        pid: process.started
+        for pid, process in everything.items()
+        if process.state not in "ZX" and (pid in grouped or is_marked(pid, one.markers))
+    }

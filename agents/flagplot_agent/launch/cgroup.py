@@ -1,0 +1,274 @@
+"""Control groups of attempts, version 1 and 2, as far as the kernel lets us. Standard library only.
+
+One group an attempt, in every hierarchy that has something to enforce: it finds all processes of the attempt,
+holds them to memory and CPUs, and keeps them off the GPUs of others. What could not be had is said in notes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from pathlib import Path
+
+MIN_MEMORY_MIB = 30
+"""A limit below this would kill the shell of the script itself (Slurm has the same floor)."""
+V1 = ("memory", "cpuset", "devices", "freezer", "pids")
+
+
+class Group:
+    """The control group of one attempt: its folders, what they enforce, and what they do not."""
+
+    def __init__(self, tracked: Path | None = None) -> None:
+        self.tracked = tracked
+        """The folder whose `cgroup.procs` lists every process (None: none could be made)."""
+        self.folders: list[Path] = [tracked] if tracked else []
+        self.memory: Path | None = None
+        self.enforced: list[str] = []
+        self.notes: list[str] = []
+
+    def joins(self) -> list[str]:
+        """The files that a process writes `0` to in order to join."""
+        return [str(folder / "cgroup.procs") for folder in self.folders]
+
+    def pids(self) -> set[int]:
+        """All processes of the group."""
+        return pids_in(self.tracked) if self.tracked else set()
+
+    def kill(self) -> None:
+        """SIGKILL to all processes at once, where the kernel can do that."""
+        if self.tracked is None:
+            return
+        try:
+            (self.tracked / "cgroup.kill").write_text("1")
+        except OSError:
+            # Version 1, or a kernel before 5.14: one by one.
+            for pid in self.pids():
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except (ProcessLookupError, PermissionError):
+                    continue
+
+    def oom_kills(self) -> int:
+        """How many processes the kernel killed because the group's memory was used up."""
+        if self.memory is None:
+            return 0
+        for name in ("memory.events", "memory.oom_control"):
+            try:
+                lines = (self.memory / name).read_text().splitlines()
+            except OSError:
+                continue
+            return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+        return 0
+
+    def remove(self) -> bool:
+        """Remove the folders; False when the kernel still holds one, then try again later."""
+        gone = True
+        for folder in list(self.folders):
+            for inner, _, _ in os.walk(folder, topdown=False):
+                try:
+                    os.rmdir(inner)
+                except FileNotFoundError:
+                    continue
+                except OSError:
+                    gone = False
+            if not folder.exists():
+                self.folders.remove(folder)
+        return gone
+
+
+class Groups:
+    """Makes the groups of one keeper, below the group that it was started in.
+
+    `label` keeps the keepers of one machine apart; `bases` are (folder, is version 2) by controller, with
+    the version 2 hierarchy itself as `""`.
+    """
+
+    def __init__(self, label: str, bases: dict[str, tuple[Path, bool]] | None = None) -> None:
+        self.label = f"flagplot-{label}"
+        self.bases = own_groups() if bases is None else bases
+        self.why_not = "" if self.bases else "this kernel has no control groups"
+        self.parents: dict[str, Path | None] = {}
+
+    def create(self, name: str, memory_mib: int, cpus: list[int], denied: list[str]) -> Group:
+        """Make an attempt's group. `denied` are devices as `c 195:3`; 0 MiB and no CPUs mean no such limit."""
+        group = self.find(name) or Group()
+        if group.tracked is None:
+            for kind in ("", "freezer", "pids", "memory"):
+                folder = self._folder(kind, name)
+                if folder is not None:
+                    group.tracked = folder
+                    group.folders.append(folder)
+                    break
+        if group.tracked is None:
+            group.notes.append(f"processes are found by session and ancestry: {self.why_not}")
+        if memory_mib:
+            self._limit(group, "memory", name, self._memory(memory_mib), "memory is not limited by the kernel")
+        if cpus:
+            wanted = {"cpuset.cpus": ",".join(map(str, cpus))}
+            self._limit(group, "cpuset", name, wanted, "CPUs are bound by affinity, which a job can change")
+        if denied:
+            wanted = {"devices.deny": "\n".join(f"{device} rwm" for device in denied)}
+            self._limit(group, "devices", name, wanted, "GPUs of others are hidden by CUDA_VISIBLE_DEVICES only")
+        return group
+
+    def find(self, name: str) -> Group | None:
+        """The group that an earlier keeper made for an attempt; None when there is none."""
+        found = Group()
+        for kind, (base, _) in self.bases.items():
+            folder = base / self.label / name
+            if folder.is_dir():
+                found.folders.append(folder)
+                if kind == "memory":
+                    found.memory = folder
+                if found.tracked is None or kind == "":
+                    found.tracked = folder
+        found.folders = list(dict.fromkeys(found.folders))
+        return found if found.folders else None
+
+    def close(self) -> None:
+        """Remove our own folders once no attempt is left in them."""
+        for base, _ in self.bases.values():
+            try:
+                os.rmdir(base / self.label)
+            except OSError:
+                # Absent, or still in use by an attempt whose processes cannot be killed.
+                continue
+
+    def _memory(self, memory_mib: int) -> dict[str, str]:
+        limit = str(max(memory_mib, MIN_MEMORY_MIB) * 1024 * 1024)
+        if self.bases.get("memory", (None, False))[1]:
+            return {"memory.max": limit, "memory.swap.max": "0"}
+        return {"memory.limit_in_bytes": limit, "memory.memsw.limit_in_bytes": limit}
+
+    def _limit(self, group: Group, kind: str, name: str, wanted: dict[str, str], otherwise: str) -> None:
+        """Write the files of one controller; the first one must succeed, the others only where they exist."""
+        folder = self._folder(kind, name)
+        if folder is None:
+            group.notes.append(otherwise)
+            return
+        needed = next(iter(wanted))
+        for file, text in wanted.items():
+            try:
+                for line in text.split("\n"):
+                    (folder / file).write_text(line)
+            except OSError as wrong:
+                if file == needed:
+                    group.notes.append(f"{otherwise} ({file}: {wrong.strerror})")
+                    if folder not in group.folders:
+                        os.rmdir(folder)
+                    return
+        if folder not in group.folders:
+            group.folders.append(folder)
+        if kind == "memory":
+            group.memory = folder
+        group.enforced.append(kind)
+
+    def _folder(self, kind: str, name: str) -> Path | None:
+        """An attempt's folder in one hierarchy, made if need be; None where that is not allowed."""
+        if kind not in self.parents:
+            self.parents[kind] = self._parent(kind)
+        parent = self.parents[kind]
+        if parent is None:
+            return None
+        folder = parent / name
+        try:
+            folder.mkdir(exist_ok=True)
+            if kind == "cpuset":
+                _inherit_cpuset(folder)
+        except OSError as wrong:
+            self.why_not = f"{folder}: {wrong.strerror}"
+            return None
+        return folder
+
+    def _parent(self, kind: str) -> Path | None:
+        if kind not in self.bases:
+            return None
+        base, second = self.bases[kind]
+        folder = base / self.label
+        try:
+            folder.mkdir(exist_ok=True)
+            if second and kind:
+                _enable(base, kind)
+                _enable(folder, kind)
+            if kind == "cpuset":
+                _inherit_cpuset(folder)
+        except OSError as wrong:
+            self.why_not = f"{folder}: {wrong.strerror}"
+            return None
+        return folder
+
+
+def pids_in(folder: Path) -> set[int]:
+    """All processes in a group and the groups below it; none when it is gone."""
+    found: set[int] = set()
+    for inner, _, _ in os.walk(folder):
+        try:
+            found.update(map(int, Path(inner, "cgroup.procs").read_text().split()))
+        except OSError:
+            # Removed under our eyes: nothing lives in it.
+            continue
+    return found
+
+
+def own_groups(cgroup: str | None = None, mounts: str | None = None) -> dict[str, tuple[Path, bool]]:
+    """Where this process is: (folder, is version 2) by controller; `""` is the version 2 hierarchy itself."""
+    if cgroup is None or mounts is None:
+        try:
+            cgroup = Path("/proc/self/cgroup").read_text()
+            mounts = Path("/proc/self/mountinfo").read_text()
+        except OSError:
+            return {}
+    own = {}
+    for line in cgroup.splitlines():
+        _, kinds, path = line.split(":", 2)
+        own.update(dict.fromkeys(kinds.split(","), path))
+    found: dict[str, tuple[Path, bool]] = {}
+    for line in mounts.splitlines():
+        head, _, tail = line.partition(" - ")
+        root, point = head.split()[3:5]
+        kind, _, options = tail.split(" ", 2)
+        if kind == "cgroup2" and "" in own:
+            folder = _below(point, root, own[""])
+            found[""] = (folder, True)
+            try:
+                available = (folder / "cgroup.controllers").read_text().split()
+            except OSError:
+                available = []
+            for name in available:
+                found.setdefault(name, (folder, True))
+        elif kind == "cgroup":
+            for name in set(options.split(",")) & set(V1) & set(own):
+                found[name] = (_below(point, root, own[name]), False)
+    return found
+
+
+def _below(point: str, root: str, path: str) -> Path:
+    inner = path[len(root) :] if root != "/" and path.startswith(root) else path
+    return Path(point, inner.lstrip("/"))
+
+
+def _enable(folder: Path, kind: str) -> None:
+    """Hand a version 2 controller down; processes may not stay in a group that does, so ours moves first."""
+    control = folder / "cgroup.subtree_control"
+    if kind in control.read_text().split():
+        return
+    try:
+        control.write_text(f"+{kind}")
+    except OSError as wrong:
+        if wrong.errno != errno.EBUSY:
+            raise
+        leaf = folder / "flagplot-agent"
+        leaf.mkdir(exist_ok=True)
+        for pid in (os.getpid(), os.getppid()):
+            if pid in pids_in(folder):
+                (leaf / "cgroup.procs").write_text(str(pid))
+        control.write_text(f"+{kind}")
+
+
+def _inherit_cpuset(folder: Path) -> None:
+    """A version 1 cpuset is born empty, and nothing can join it until it has CPUs and memory nodes."""
+    for file in ("cpuset.cpus", "cpuset.mems"):
+        own = folder / file
+        if own.exists() and not own.read_text().strip() and (folder.parent / file).exists():
+            own.write_text((folder.parent / file).read_text().strip() or "0")
