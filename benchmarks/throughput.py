@@ -20,11 +20,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
+from support.cluster import Cluster
+
 from flagplot.client.connection import Connection
 from flagplot.client.target import resolve
 from flagplot_wire import requests
 from flagplot_wire.job import ArraySpec, JobSpec, Payload, Request
-from support.cluster import Cluster
 
 PAYLOAD = Payload(script="#!/bin/bash\n:\n")
 
@@ -57,9 +58,7 @@ async def run_many(data_dir: Path, count: int) -> float:
     """Seconds from the release of `count` short jobs to the durable end of the last."""
     connection = await Connection.open(resolve(data_dir=data_dir))
     try:
-        reply = await connection.ask(
-            requests.Submit(spec("r", ArraySpec(f"0-{count - 1}")), PAYLOAD, f"run-{count}")
-        )
+        reply = await connection.ask(requests.Submit(spec("r", ArraySpec(f"0-{count - 1}")), PAYLOAD, f"run-{count}"))
         number = str(reply.number)  # type: ignore[union-attr]
         began = time.perf_counter()
         await connection.ask(requests.Act("release", (number,)))
@@ -108,9 +107,7 @@ def main() -> None:
         cluster.cli("up", "--detach", seconds=300)
         try:
             rows.append(("bare spawn of bash -c :", f"{spawn_rate():.0f}/s"))
-            rows.append(
-                ("submit, one connection", f"{500 / asyncio.run(submit_many(cluster.data_dir, 500, 1)):.0f}/s")
-            )
+            rows.append(("submit, one connection", f"{500 / asyncio.run(submit_many(cluster.data_dir, 500, 1)):.0f}/s"))
             rows.append(
                 ("submit, eight connections", f"{1600 / asyncio.run(submit_many(cluster.data_dir, 1600, 8)):.0f}/s")
             )

@@ -50,6 +50,7 @@ def fill_command(terminal: Terminal, name: str, command: str) -> None:
     terminal.type(name)
     terminal.wait_for(f"--job-name={name}")
     terminal.keys(*["Tab"] * TO_COMMAND)
+    terminal.wait_focus("Command")
     terminal.type(command)
     terminal.wait_for(f"--job-name={name}", "--wrap")
     terminal.keys("F2")
@@ -89,6 +90,7 @@ def pick_a_script(lab: Cluster, terminal: Terminal) -> None:
     terminal.wait_for("Submit a job")
     terminal.keys("F8")
     terminal.keys(*["Tab"] * (TO_COMMAND + 1))
+    terminal.wait_focus("or script file")
     terminal.type(str(lab.work / "shared_gpu.sh"))
     terminal.wait_for("tart now")
     terminal.keys("F2")
@@ -119,6 +121,7 @@ def cancel_with_confirmation(lab: Cluster, terminal: Terminal) -> None:
     lab.wait_state(number, "CANCELLED")
     assert stored_state(lab, number) == "CANCELLED"
     terminal.keys("Escape")
+    terminal.wait_gone("/victim")
 
 
 def edit_time_limit(lab: Cluster, terminal: Terminal) -> None:
@@ -127,12 +130,15 @@ def edit_time_limit(lab: Cluster, terminal: Terminal) -> None:
     terminal.keys("Enter")
     terminal.wait_for("1 of")
     terminal.keys("e")
-    terminal.wait_for("Time limit")
+    terminal.wait_for("Edit job 3")
     terminal.keys("C-a", "C-k")
+    terminal.wait_for("flagplot update 3 --time=")
     terminal.type("2:00:00")
+    terminal.wait_for("--time=2:00:00")
     terminal.keys("F2")
     wait_until(lambda: lab.job(3)["time_limit_s"] == 7_200, 20, "the new time limit")
     terminal.keys("Escape")
+    terminal.wait_gone("/waiting")
 
 
 def drain_and_resume(lab: Cluster, terminal: Terminal) -> None:
@@ -141,6 +147,7 @@ def drain_and_resume(lab: Cluster, terminal: Terminal) -> None:
     terminal.keys("D")
     terminal.wait_for("Drain", "eason")
     terminal.type("fan 3 failed")
+    terminal.wait_for("fan 3 failed")
     terminal.keys("C-s")
     wait_until(lambda: lab.json("show", "node", "gpu01")["state"] == "DRAINED", 20, "gpu01 drained")
     terminal.wait_for("drained")

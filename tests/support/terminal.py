@@ -53,6 +53,21 @@ class Terminal:
         """What is on the screen now."""
         return self._tmux("capture-pane", "-p", "-t", "t")
 
+    def cursor(self) -> tuple[int, int]:
+        """(column, row) of the cursor, from 0: where a focused field takes the next character."""
+        column, row = self._tmux("display-message", "-p", "-t", "t", "#{cursor_x} #{cursor_y}").split()
+        return int(column), int(row)
+
+    def wait_focus(self, label: str, seconds: float = 10) -> None:
+        """Wait until the cursor stands in the field behind `label`. Keys typed before would go elsewhere."""
+
+        def inside() -> bool:
+            column, row = self.cursor()
+            line = self.screen().splitlines()[row]
+            return label in line and column > line.index(label)
+
+        wait_until(inside, seconds, f"the cursor behind {label!r}")
+
     def resize(self, columns: int, rows: int) -> None:
         """Change the terminal's size."""
         self._tmux("resize-window", "-t", "t", "-x", str(columns), "-y", str(rows))
@@ -81,4 +96,5 @@ class Terminal:
 
     def wait_exit(self, seconds: float = 20) -> None:
         """Wait until the command has ended."""
-        wait_until(lambda: "Pane is dead" in self.screen(), seconds, "the command's end")
+        dead = ("display-message", "-p", "-t", "t", "#{pane_dead}")
+        wait_until(lambda: self._tmux(*dead).strip() == "1", seconds, "the command's end")

@@ -104,7 +104,7 @@ def take(state: State, now: int, default_time_s: int = 3_600, extra: Job | None 
         now=now, nodes=nodes, free_cpus=arrays.free_cpus, waiting=rows, idle_forecasts=idle, shapes=shape_list,
         masks=masks, types=arrays.types, need=need, kinds=kinds, counts=counts,
         s_mask=np.array(s_mask, np.int64),
-        allowed=np.array(mask_rows or [np.ones(len(nodes))], np.uint8).reshape(-1, len(nodes)),
+        allowed=np.array(mask_rows or [np.ones(len(nodes), np.uint8)], np.uint8).reshape(-1, len(nodes)),
         up=arrays.up, n_cpu=arrays.n_cpu, n_mem=arrays.n_mem, n_gpus=arrays.n_gpus, n_switch=arrays.n_switch,
         switches=arrays.switches, cpu=arrays.cpu, mem=arrays.mem, gfree=arrays.gfree, jobs=arrays.jobs,
         g_of=arrays.g_of, g_ok=arrays.g_ok, g_type=arrays.g_type, g_vram=arrays.g_vram,

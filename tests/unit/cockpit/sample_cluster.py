@@ -320,18 +320,14 @@ def sample_telemetry(jobs: list[Job]) -> tuple[NodeSample, ...]:
             if (number, index) != (9, 5)
         )
         used = tuple(
-            JobSample(
-                one.number, 1, 7_000_000, 640, 31_000, 44_000, 9, 88 if busy else None, 30_000 if busy else None
-            )
+            JobSample(one.number, 1, 7_000_000, 640, 31_000, 44_000, 9, 88 if busy else None, 30_000 if busy else None)
             for one in here
         )
         samples.append(NodeSample(name, NOW - 2, 12 * len(here), 800, 120_000, gpu_samples, used, True))
     return tuple(samples)
 
 
-def sample_mirror(
-    *, user: str = "alice", roles: tuple[str, ...] = ("user", "admin"), connected: bool = True
-) -> Mirror:
+def sample_mirror(*, user: str = "alice", roles: tuple[str, ...] = ("user", "admin"), connected: bool = True) -> Mirror:
     """The whole cluster, as if just heard of."""
     jobs = sample_jobs()
     mirror = Mirror(welcome=replies.Welcome("demo", user, roles, Epoch(1), "0.1.0", NOW, True))
@@ -363,9 +359,7 @@ def sample_mirror(
         JobChanged(JobNumber(68), by_number[JobNumber(68)].status, "ended"),
         NodeChanged(node(10), "drained", "alice"),
     ]
-    mirror.take(
-        replies.EventsPushed(tuple(Event(101 + k, NOW - 900 + 120 * k, body) for k, body in enumerate(bodies)))
-    )
+    mirror.take(replies.EventsPushed(tuple(Event(101 + k, NOW - 900 + 120 * k, body) for k, body in enumerate(bodies))))
     return mirror
 
 
@@ -400,15 +394,11 @@ class FakeChannel:
                 number = JobNumber(int(name))
                 return replies.Explained(self.mirror.jobs[number], self.mirror.forecasts.get(number))
             case requests.GetScript(job=name):
-                return replies.Script(
-                    JobNumber(int(name)), "#!/bin/bash\n#SBATCH -J x[/red]\nsrun python train.py\n"
-                )
+                return replies.Script(JobNumber(int(name)), "#!/bin/bash\n#SBATCH -J x[/red]\nsrun python train.py\n")
             case requests.ReadOutput(offset=offset, limit=limit):
                 size = len(self.output)
                 start = max(0, size + offset) if offset < 0 else min(offset, size)
-                return replies.Output(
-                    "/home/a/slurm-1.out", "gpu03", start, size, self.output[start : start + limit]
-                )
+                return replies.Output("/home/a/slurm-1.out", "gpu03", start, size, self.output[start : start + limit])
             case requests.GetEvents():
                 return replies.Events(tuple(self.mirror.recent))
         raise Refused("unavailable", f"the sample cluster does not answer {type(request).__name__}")
