@@ -15,6 +15,8 @@ from typing import Any
 log = logging.getLogger("flagplot-agent")
 KEEPER_START_S = 20.0
 RETRY_S = 1.0
+LEAVE_S = 2.0
+"""For a keeper that is just being started to be told that we leave; a forgotten one ends by itself."""
 
 
 class KeeperLine:
@@ -24,10 +26,11 @@ class KeeperLine:
         self._folder = folder
         self._heard = heard
         self._writer: asyncio.StreamWriter | None = None
+        self._leaving = False
 
     async def run(self) -> None:
-        """Stay connected until cancelled."""
-        while True:
+        """Stay connected until cancelled or told to leave."""
+        while not self._leaving:
             try:
                 reader, self._writer = await self._reach()
                 self.order(do="hello")
@@ -40,7 +43,8 @@ class KeeperLine:
                 if self._writer is not None:
                     self._writer.close()
                     self._writer = None
-            log.error("the keeper is gone; looking for another")
+            if not self._leaving:
+                log.error("the keeper is gone; looking for another")
 
     def order(self, **command: Any) -> None:
         """Tell the keeper. While it is away nothing is sent: `hello` is the moment to catch up."""
@@ -49,6 +53,10 @@ class KeeperLine:
 
     async def leave(self) -> None:
         """We end: the keeper ends too when nothing runs any more."""
+        deadline = time.monotonic() + LEAVE_S
+        while self._writer is None and time.monotonic() < deadline:
+            await asyncio.sleep(0.02)
+        self._leaving = True
         self.order(do="leave")
         if self._writer is not None:
             try:

@@ -75,6 +75,8 @@ class Agent:
                 except TimeoutError:
                     continue
         finally:
+            # The jobs go on: the keeper leaves when the last of them has ended.
+            await self.keeper.leave()
             for task in background:
                 task.cancel()
 
@@ -365,14 +367,9 @@ class Agent:
             deadline = time.monotonic() + LAST_ACKS_S
             while self.state.unacknowledged() and self.link is not None and time.monotonic() < deadline:
                 await asyncio.sleep(0.05)
-        await self.part()
         self.leaving.set()
         if self.link is not None:
             self.link.close()
-
-    async def part(self) -> None:
-        """We end, the jobs go on: the keeper leaves when the last of them has ended."""
-        await self.keeper.leave()
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.ensure_future(work)

@@ -110,7 +110,6 @@ async def run(config: Config) -> None:
     try:
         await task
     except asyncio.CancelledError:
-        await agent.part()
         logging.info("told to end; running jobs go on under their keeper")
 
 

@@ -34,6 +34,8 @@ START_S = 60.0
 UNKILLABLE_S = 60.0
 """For processes to die of SIGKILL; then the attempt ends without them, and says so."""
 RETRY_S = 1.0
+IDLE_S = 30.0
+"""Without agent and without jobs for so long a keeper ends; an agent starts another."""
 
 
 class Keeper:
@@ -52,6 +54,7 @@ class Keeper:
         self.clients: dict[socket.socket, bytes] = {}
         self.selector = selectors.DefaultSelector()
         self.leaving = False
+        self.idle_since = time.monotonic()
         wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(wake_write)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -72,7 +75,7 @@ class Keeper:
 
     def run(self) -> None:
         """Work until told to leave and nothing runs any more."""
-        while not (self.leaving and not self.running and not self.unwritten):
+        while self.running or self.unwritten or not (self.leaving or self.idle()):
             try:
                 self.turn()
             except Exception:  # noqa: BLE001 - one attempt's trouble must not take every job with it
@@ -81,6 +84,12 @@ class Keeper:
         self.retry_at = 0.0
         self.try_again()
         self.groups.close()
+
+    def idle(self) -> bool:
+        """True when nobody has needed us for a while."""
+        if self.clients or self.running:
+            self.idle_since = time.monotonic()
+        return time.monotonic() - self.idle_since > IDLE_S
 
     def turn(self) -> None:
         """Wait for something to happen and deal with it."""
@@ -105,7 +114,7 @@ class Keeper:
     def pause(self) -> float:
         """Seconds until something is due."""
         now = time.monotonic()
-        due = [60.0]
+        due = [IDLE_S]
         if self.unwritten or self.left_groups:
             due.append(self.retry_at - now)
         for one in self.running.values():
