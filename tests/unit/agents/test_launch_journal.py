@@ -1,0 +1,116 @@
+"""The journal of attempts, the finding of processes, the reading of outputs, the keeper's size and start."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from flagplot_agent.launch.journal import Journal
+from flagplot_agent.launch.output import read_as, read_piece
+from flagplot_agent.launch.processes import boot_id, is_marked, of_attempt, read_process
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    return Journal(tmp_path)
+
+
+def test_an_attempt_is_written_before_it_can_run(journal: Journal) -> None:
+    script = journal.begin("41.2", {"recipe": {}}, "#!/bin/sh\n\udcff\n", os.getuid())
+    assert script.read_bytes() == b"#!/bin/sh\n\xff\n" and script.stat().st_mode & 0o777 == 0o500
+    assert journal.names() == ["41.2"] and journal.begun_of("41.2") is None
+    with pytest.raises(FileExistsError):
+        journal.begin("41.2", {}, "", os.getuid())
+    journal.begin("9.1", {}, "", os.getuid())
+    assert journal.names() == ["9.1", "41.2"]
+
+
+def test_what_a_full_disk_left_does_not_count(journal: Journal) -> None:
+    journal.path("1.1").mkdir()
+    (journal.path("1.1") / "script").write_text("half")
+    assert journal.names() == []
+    journal.begin("1.1", {}, "whole", os.getuid())
+    assert (journal.path("1.1") / "script").read_text() == "whole"
+
+
+def test_notes_ends_and_acknowledgements(journal: Journal) -> None:
+    journal.begin("1.1", {}, "", os.getuid())
+    journal.note_begun("1.1", {"pids": {"5": 6}})
+    journal.note_limit("1.1", 90)
+    assert journal.begun_of("1.1") == {"pids": {"5": 6}} and journal.limit_of("1.1") == 90
+    assert journal.end_of("1.1") is None
+    journal.end("1.1", {"cause": "exited"})
+    assert journal.end_of("1.1") == {"cause": "exited"} and not journal.acknowledged("1.1")
+    journal.acknowledge("1.1")
+    journal.acknowledge("2.2")
+    assert journal.acknowledged("1.1")
+    journal.remove("1.1")
+    assert journal.names() == []
+
+
+def test_all_processes_of_an_attempt_are_found() -> None:
+    environment = {**os.environ, "MARK": f"m{os.getpid()}"}
+    child = subprocess.Popen(
+        ["bash", "-c", "sleep 60 & setsid sleep 60 & wait"], start_new_session=True, env=environment
+    )
+    try:
+        deadline = time.monotonic() + 10
+        while len(found := of_attempt({child.pid}, (), -1)) < 3:
+            assert time.monotonic() < deadline
+        assert child.pid in found
+        assert all(is_marked(pid, (f"MARK=m{os.getpid()}".encode(),)) for pid in found)
+        assert not is_marked(child.pid, (b"MARK=other",))
+    finally:
+        for pid in of_attempt({child.pid}, (), -1):
+            os.kill(pid, signal.SIGKILL)
+        child.wait()
+    assert read_process(child.pid) is None
+    assert len(boot_id()) == 36
+
+
+def test_pieces_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_bytes(bytes(range(256)) * 10)
+    assert read_piece(str(path), 0, 4) == (0, 2560, b"\0\1\2\3")
+    assert read_piece(str(path), -2, 99) == (2558, 2560, b"\xfe\xff")
+    assert read_piece(str(path), 9999, 5) == (2560, 2560, b"")
+    assert read_as(str(path), -9999, 1, "me", os.getuid(), os.getgid()) == (0, 2560, b"\0")
+    os.mkfifo(tmp_path / "pipe")
+    for other in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
+        with pytest.raises(OSError, match="regular file"):
+            read_piece(str(other), 0, 10)
+
+
+def test_the_keeper_starts_fast_is_small_and_alone(tmp_path: Path) -> None:
+    (tmp_path / "jobs").mkdir()
+    command = [sys.executable, "-P", "-m", "flagplot_agent.launch.keeper", str(tmp_path)]
+    keeper = subprocess.Popen(command)
+    try:
+        deadline = time.monotonic() + 20
+        line = socket.socket(socket.AF_UNIX)
+        while True:
+            try:
+                line.connect(str(tmp_path / "keeper.sock"))
+                break
+            except (FileNotFoundError, ConnectionRefusedError):
+                assert time.monotonic() < deadline
+        assert (tmp_path / "keeper.sock").stat().st_mode & 0o777 == 0o600
+        second = subprocess.run(command, timeout=20, check=False)
+        assert second.returncode == 0 and keeper.poll() is None
+        resident = int(Path(f"/proc/{keeper.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+        assert resident < 20 << 20
+        line.sendall(b'not json\n{"do": "start"}\n[]\n{"do": "hello"}\n')
+        assert b'"hello"' in line.recv(4096)
+        line.sendall(b'{"do": "leave"}\n')
+        assert keeper.wait(10) == 0
+        line.close()
+    finally:
+        keeper.kill()
+        keeper.wait()
