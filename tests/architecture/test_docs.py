@@ -1,0 +1,111 @@
+"""Every command, option, configuration key and exit code stands in a manual page, and every page formats."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from flagplot import theming
+from flagplot.cli.main import COMMANDS, cli
+from flagplot.script.options import OPTIONS
+from flagplot_agent.main import parser
+from flagplot_wire.errors import Exit
+from flagplotd import config
+from flagplotd.core.state import Settings
+from flagplotd.main import cli as daemon
+from flagplotd.sched.plan import Policy
+
+MAN = Path(__file__).resolve().parents[2] / "man"
+PAGES = sorted(MAN.iterdir())
+
+
+def text(name: str) -> str:
+    """A page as it reads: escapes and fonts resolved."""
+    plain = re.sub(r"\\f[BIR]", "", (MAN / name).read_text())
+    return plain.replace("\\-", "-").replace("\\(aq", "'").replace("\\e", "\\")
+
+
+def stands(word: str, page: str) -> bool:
+    """True when the page has `word` as a word of its own."""
+    return re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", page) is not None
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command with its path, hidden ones left out."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        assert found is not None
+        yield (*path, name), found
+        if isinstance(found, click.Group):
+            yield from commands(found, (*path, name))
+
+
+@pytest.mark.parametrize(("group", "page"), [(cli, "flagplot.1"), (daemon, "flagplotd.8")])
+def test_commands_and_options(group: click.Group, page: str) -> None:
+    page_text = text(page)
+    missing = []
+    for path, command in [((), group), *commands(group)]:
+        if path and not stands(path[-1], page_text):
+            missing.append(" ".join(path))
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                missing += [f"{path} {name}" for name in (*parameter.opts, *parameter.secondary_opts)
+                            if not stands(name, page_text)]  # fmt: skip
+    assert missing == []
+    assert len(COMMANDS) > 20
+
+
+def test_agent_options() -> None:
+    page = text("flagplot-agent.8")
+    for action in parser()._subparsers._group_actions[0].choices.items():  # type: ignore[union-attr]
+        name, sub = action
+        assert stands(name, page)
+        for option in sub._actions:
+            assert all(stands(word, page) for word in option.option_strings), option.option_strings
+
+
+def test_script_options() -> None:
+    page = text("flagplot-script.7")
+    for option in OPTIONS:
+        assert stands(f"--{option.long}", page), option.long
+        assert not option.short or stands(f"-{option.short}", page), option.short
+
+
+def test_exit_codes() -> None:
+    page = text("flagplot.1")
+    for code in Exit:
+        assert re.search(rf"\.B {int(code)}\n.*\({code.name}\)", page), code
+
+
+def test_configuration_keys() -> None:
+    page = text("flagplotd.toml.5")
+    keys = {*Settings.__struct_fields__, *Policy.__struct_fields__, *config._CONTROLLER, *config._PARTITION} - {
+        "cluster"
+    }
+    assert [key for key in sorted(keys) if not stands(key, page)] == []
+    assert [table for table in config._TOP if table not in page] == []
+
+
+def test_theme_keys() -> None:
+    page = text("flagplot-config.5")
+    assert [key for key in (*theming.COLOURS, *theming.STATES, *theming.TOP) if not stands(key, page)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_pages_format_without_warnings(page: Path) -> None:
+    if shutil.which("man") is None:
+        pytest.skip("man is not installed, so pages cannot be formatted")
+    done = subprocess.run(
+        ["man", "-l", "--warnings", "-E", "UTF-8", str(page)], capture_output=True, text=True, check=False,
+        env={**os.environ, "MANWIDTH": "100", "MANPAGER": "cat", "LANG": "C.UTF-8"}, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 0 and done.stderr == ""
+    assert "NAME" in done.stdout
