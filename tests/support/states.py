@@ -70,6 +70,10 @@ class World:
         self.do(st.Planned(made.starts, made.forecasts))
         return [start.number for start in made.starts]
 
+    def cycle_one(self, start: st.Start) -> None:
+        """Commit one planned start."""
+        self.do(st.Planned((start,)))
+
     def end(self, number: int, exit_code: int = 0, cause: Any = "exited", node: str = "", message: str = "") -> Outcome:
         """The first (or the named) node reports the end of a job's attempt."""
         job = self.state.jobs[JobNumber(number)]
