@@ -79,8 +79,10 @@ class Link:
 
 
 def address(config: Config) -> tuple[str, int]:
-    """Where the controller listens now."""
+    """Where the controller listens now; raises `Refused` while it is not running."""
     if config.controller_file is not None and config.controller_file.exists():
         found = json.loads(config.controller_file.read_text())
         return str(found.get("host") or config.host), int(found["port"])
+    if config.port == 0:
+        raise Refused("no_controller", f"the controller is not running: there is no {config.controller_file}")
     return config.host, config.port

@@ -6,6 +6,7 @@ import os
 import pwd
 import shutil
 import signal
+import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -329,6 +330,28 @@ async def test_memory_beyond_the_limit_is_out_of_memory(rig: Rig) -> None:
     end = await rig.controller.end(1)
     assert end.cause == "oom" and "40 MiB" in end.message
     assert "OUT OF MEMORY" in rig.out("1.out")
+
+
+@ROOT_ONLY
+async def test_a_full_disk_delays_ends_and_refuses_starts(rig: Rig) -> None:
+    jobs = rig.agent_dir / "jobs"
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(jobs)], check=False)
+    if mounted.returncode != 0:
+        pytest.skip("this machine lets nobody mount a small disk")
+    try:
+        rig.launch(1, BASH + f"cat /dev/zero >{jobs}/fill 2>/dev/null; exit 5\n")
+        await until(lambda: "cannot write its end down" in rig.log(), 20, "a word about the full disk")
+        rig.launch(2, BASH)
+        end = await rig.controller.end(2)
+        assert end.cause == "launch_failed" and "No space left" in end.message
+        rig.launch(3, BASH)
+        assert not rig.controller.ends(1)
+        (jobs / "fill").unlink()
+        assert (await rig.controller.end(1)).exit_code == 5
+        rig.launch(4, BASH + "exit 6\n")
+        assert (await rig.controller.end(4)).exit_code == 6
+    finally:
+        subprocess.run(["umount", "-l", str(jobs)], check=True)
 
 
 async def test_told_to_end_the_agent_leaves_its_jobs(rig: Rig) -> None:

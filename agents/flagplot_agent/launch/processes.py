@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import NamedTuple
+
+EXEC_TRIES = 5
 
 
 class Process(NamedTuple):
@@ -62,11 +65,17 @@ def of_attempt(
 
 def is_marked(pid: int, markers: tuple[bytes, ...]) -> bool:
     """True when all of `markers` (`NAME=value`) are in a process's environment."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return set(markers) <= set(file.read().split(b"\0"))
-    except OSError:
-        return False
+    for _ in range(EXEC_TRIES):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                found = file.read()
+        except OSError:
+            return False
+        if found:
+            return set(markers) <= set(found.split(b"\0"))
+        # In the middle of an exec, or a zombie: the environment is empty for a moment, or for good.
+        time.sleep(0.001)
+    return False
 
 
 def boot_id() -> str:

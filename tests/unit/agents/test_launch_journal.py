@@ -62,10 +62,10 @@ def test_all_processes_of_an_attempt_are_found() -> None:
     )
     try:
         deadline = time.monotonic() + 10
-        while len(found := of_attempt({child.pid}, (), -1)) < 3:
+        mark = f"MARK=m{os.getpid()}".encode()
+        while len(found := of_attempt({child.pid}, (), -1)) < 3 or not all(is_marked(pid, (mark,)) for pid in found):
             assert time.monotonic() < deadline
         assert child.pid in found
-        assert all(is_marked(pid, (f"MARK=m{os.getpid()}".encode(),)) for pid in found)
         assert not is_marked(child.pid, (b"MARK=other",))
     finally:
         for pid in of_attempt({child.pid}, (), -1):
