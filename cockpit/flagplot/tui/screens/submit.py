@@ -102,7 +102,7 @@ class SubmitScreen(ModalScreen[None]):
                 with Vertical(id="submit-source"):
                     with Horizontal(classes="row"):
                         yield Static(Content("Command"), classes="label")
-                        yield self._input("command", "srun python train.py")
+                        yield self._input("command", "python train.py")
                     with Horizontal(classes="row"):
                         yield Static(Content("or script file"), classes="label")
                         yield self._input(
