@@ -1,0 +1,140 @@
+"""NVML through the real binding against a real shared library, built here with gcc, in all its moods."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flagplot_agent.telemetry.names import type_word
+from flagplot_agent.telemetry.nvml import text_of
+
+SOURCE = Path(__file__).with_name("fake_nvml.c")
+DISCOVER = """
+import json, msgspec
+from flagplot_agent.telemetry.inventory import discover_gpus
+gpus, driver, notes = discover_gpus()
+print(json.dumps({"gpus": [{n: getattr(g, n) for n in g.__struct_fields__} for g in gpus], "driver": driver, "notes": notes}))
+"""
+SAMPLE = """
+import json, os, msgspec
+from flagplot_agent.telemetry.inventory import discover
+from flagplot_agent.telemetry.sampler import JobProcesses, Sampler
+sampler = Sampler(discover("n1", None), None)
+sample = sampler.sample(1_000, [JobProcesses(41, 1, [os.getppid()])])
+print(json.dumps({
+    "gpus": [{n: msgspec.to_builtins(getattr(g, n)) for n in g.__struct_fields__} for g in sample.gpus],
+    "faults": [g.fault for g in sampler.inventory.gpus],
+}))
+"""
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that holds libnvidia-ml.so.1."""
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is not installed, so no library can be built")
+    folder = tmp_path_factory.mktemp("nvml")
+    argv = ["gcc", "-shared", "-fPIC", "-o", str(folder / "libnvidia-ml.so.1"), str(SOURCE)]
+    subprocess.run(argv, check=True)
+    return folder
+
+
+def ask(code: str, library: Path | None, mode: str = "normal") -> Any:
+    """Run a program with the library in place and read what it prints."""
+    environment = {**os.environ, "FAKE_NVML": mode, "FAKE_PID": str(os.getpid())}
+    if library is not None:
+        environment["LD_LIBRARY_PATH"] = str(library)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_two_cards_with_all_they_tell(library: Path) -> None:
+    found = ask(DISCOVER, library)
+    assert found["driver"] == "550.54.15" and found["notes"] == []
+    first, second = found["gpus"]
+    assert (first["uuid"], first["type"], first["name"]) == ("GPU-0", "h100", "NVIDIA H100 80GB HBM3")
+    assert (first["pci"], first["minor"], first["mig"]) == ("00000000:3b:00.0", 4, False)
+    assert (second["index"], second["uuid"], second["minor"]) == (1, "GPU-1", 5)
+    sample = ask(SAMPLE, library)["gpus"][0]
+    assert (sample["utilisation"], sample["temperature_c"], sample["power_w"], sample["power_limit_w"]) == (
+        37,
+        41,
+        123,
+        700,
+    )
+    assert sample["processes"] == [{**sample["processes"][0], "pid": os.getpid(), "memory_mib": 300, "job": 41}]
+
+
+def test_no_library_and_no_driver_are_said_in_words(library: Path) -> None:
+    assert ask(DISCOVER, None) == {
+        "gpus": [],
+        "driver": "",
+        "notes": ["no GPUs: there is no NVIDIA driver (libnvidia-ml.so.1 was not found)"],
+    }
+    (note,) = ask(DISCOVER, library, "not_loaded")["notes"]
+    assert "modprobe nvidia" in note
+
+
+def test_a_g1_memory_not_supported_is_unknown_not_zero(library: Path) -> None:
+    assert ask(DISCOVER, library, "unsupported")["gpus"][0]["vram_mib"] is None
+    sample = ask(SAMPLE, library, "unsupported")["gpus"][0]
+    assert (sample["utilisation"], sample["memory_total_mib"], sample["power_w"]) == (None, None, None)
+    assert sample["memory_used_mib"] == 300
+
+
+def test_a_g2_bytes_and_text_are_the_same() -> None:
+    assert text_of(b"NVIDIA L4") == text_of("NVIDIA L4") == "NVIDIA L4"
+
+
+def test_a_g3_one_lost_card_leaves_the_others(library: Path) -> None:
+    found = ask(DISCOVER, library, "lost")["gpus"]
+    assert [bool(gpu["fault"]) for gpu in found] == [False, True]
+    sampled = ask(SAMPLE, library, "lost")
+    assert sampled["gpus"][0]["utilisation"] == 37
+    assert [bool(fault) for fault in sampled["faults"]] == [False, True]
+
+
+def test_a_g4_mismatch_says_what_to_do(library: Path) -> None:
+    (note,) = ask(DISCOVER, library, "mismatch")["notes"]
+    assert "reboot" in note and "different versions" in note
+
+
+def test_a_g5_mig_devices_are_gpus_of_their_own_type(library: Path) -> None:
+    found = ask(DISCOVER, library, "mig")["gpus"]
+    assert [(gpu["uuid"], gpu["type"], gpu["mig"]) for gpu in found] == [
+        (f"MIG-{index}-0", "a100-1g.5gb", True) for index in range(3)
+    ]
+    assert [one["utilisation"] for one in ask(SAMPLE, library, "mig")["gpus"]] == [None, None, None]
+
+
+def test_a_g6_a_process_counts_once_and_the_reserve_for_nobody(library: Path) -> None:
+    sample = ask(SAMPLE, library, "twice")["gpus"][0]
+    assert [process["pid"] for process in sample["processes"]] == [os.getpid()]
+    assert (sample["memory_used_mib"], sample["memory_total_mib"]) == (0, 81_059)
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("NVIDIA A100-SXM4-40GB", "a100"),
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA GeForce RTX 4090", "rtx4090"),
+        ("NVIDIA RTX A6000", "a6000"),
+        ("Tesla V100-SXM2-16GB", "v100"),
+        ("NVIDIA L40S", "l40s"),
+        ("NVIDIA H200", "h200"),
+        ("", "gpu"),
+    ],
+)
+def test_type_words(name: str, word: str) -> None:
+    assert type_word(name) == word
