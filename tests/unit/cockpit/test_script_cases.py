@@ -1,0 +1,164 @@
+"""Job scripts, case by case, as sbatch reads them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flagplot.script.build import build, parse_arguments, parse_script, to_command_line, wrap_script
+from flagplot_wire.errors import Refused
+from flagplot_wire.job import GpuCount, JobSpec
+
+
+def read(script: str, *cli: str, **environment: str) -> tuple[JobSpec, list[str], dict[str, str]]:
+    parsed = parse_script(script, "train.sh")
+    given, rest = parse_arguments(list(cli))
+    assert rest == []
+    spec, payload, warnings = build(
+        parsed.options, given, script_text=parsed.text, script_name="train.sh", args=[], work_dir="/home/ann",
+        environment=environment, now=1_000,
+    )  # fmt: skip
+    return spec, [*parsed.warnings, *warnings], payload.environment
+
+
+def refusal(script: str, *cli: str) -> str:
+    with pytest.raises(Refused) as caught:
+        read(script, *cli)
+    return caught.value.message
+
+
+def test_a_p1_directives_below_a_command_are_ignored_with_a_warning() -> None:
+    spec, warnings, _ = read(
+        "#!/bin/bash\nset -o nounset\n#SBATCH -J vit-small\n#SBATCH --gres=gpu:1\npython train.py\n"
+    )
+    assert spec.name == "train.sh" and spec.request.gpus_per_node == ()
+    assert "3, 4" in warnings[0]
+
+
+def test_a_p2_blank_lines_and_comments_end_nothing() -> None:
+    spec, _, _ = read("#!/bin/sh\n\n#SBATCH -t 30\n# ablation\n\n   # (indented remark)\n#SBATCH -c 6\necho ok\n")
+    assert (spec.request.time_limit_s, spec.request.cpus_per_task) == (1_800, 6)
+
+
+def test_a_p3_left_over_words_are_refused_and_quotes_keep_blanks() -> None:
+    message = refusal("#!/bin/bash\n#SBATCH --job-name=lora rank 16\n#SBATCH --mem=24G\ntrue\n")
+    assert message == "train.sh line 2: Invalid directive found in batch script: rank"
+    spec, _, _ = read('#!/bin/bash\n#SBATCH --job-name="lora rank 16"\n#SBATCH --mem=24G\ntrue\n')
+    assert (spec.name, spec.request.mem_per_node_mib) == ("lora rank 16", 24_576)
+
+
+def test_a_p4_quotes_group_and_only_the_first_equals_separates() -> None:
+    spec, warnings, _ = read(
+        "#!/bin/bash\n#SBATCH --comment=\"stage=2 seed=7\" --constraint='a100|h100'\n#SBATCH --acctg-freq=task=30,energy=0\ntrue\n"
+    )
+    assert (spec.comment, spec.request.constraint) == ("stage=2 seed=7", "a100|h100")
+    assert warnings == ["train.sh line 3: --acctg-freq has no effect yet"]
+
+
+def test_a_p5_dos_line_breaks_are_refused() -> None:
+    assert "line 1 has a DOS line break" in refusal("#!/bin/bash\r\n#SBATCH -t 5\r\nhostname\r\n")
+    assert "line 3 has a DOS line break" in refusal("#!/bin/bash\n#SBATCH -t 5\nhostname\r\n")
+    assert read("#!/bin/bash\necho a\rb\n")[0].name == "train.sh"
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("echo hi\n", "#!"),
+        ("", "is empty"),
+        (" \n\t\n", "white space"),
+        ("#!/bin/sh\necho a\0b\n", "NUL"),
+        ("\n#!/bin/sh\n", "#!"),
+    ],
+)
+def test_a_p6_what_could_not_run_is_refused(script: str, words: str) -> None:
+    assert words in refusal(script)
+
+
+def test_a_p6_the_size_is_capped() -> None:
+    assert "at most" in refusal("#!/bin/sh\n" + "x" * 4 * 1024 * 1024)
+
+
+def test_a_p7_here_documents_hold_no_directives() -> None:
+    spec, warnings, _ = read(
+        "#!/bin/bash\nDATA=/data/set1\n#SBATCH --mem=1G\ncat > sub.sh <<'EOS'\n#!/bin/bash\n#SBATCH --gres=gpu:8\nEOS\nsbatch sub.sh\n"
+    )
+    assert spec.request.mem_per_node_mib is None and spec.request.gpus_per_node == ()
+    assert warnings
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("--nice 50", "Invalid directive found in batch script: 50"),
+        ("--exclusive user", "script: user"),
+        ("-t=20", "no time limit"),
+    ],
+)
+def test_a_p8_getopt_rules(line: str, words: str) -> None:
+    assert words in refusal(f"#!/bin/sh\n#SBATCH {line}\ntrue\n")
+
+
+def test_a_p8_what_is_right() -> None:
+    spec, _, _ = read("#!/bin/sh\n#SBATCH --nice=50 --exclusive=user -t20 --job-na=short\ntrue\n")
+    assert (spec.nice, spec.request.exclusive, spec.request.time_limit_s, spec.name) == (50, True, 1_200, "short")
+
+
+def test_a_o5_gpus_per_task_needs_a_task_count() -> None:
+    script = "#!/bin/sh\n#SBATCH {}\ntrue\n"
+    assert "--ntasks" in refusal(script.format("-N 2-4 --gpus-per-task=1"))
+    spec, _, _ = read(script.format("-n 6 --gpus-per-task=1"))
+    assert spec.request.tasks == 6 and spec.request.gpus_per_task == (GpuCount(1),)
+    assert read(script.format("--gpus=8 --gpus-per-task=2"))[0].request.tasks == 4
+
+
+def test_a_f1_elements_that_share_a_file_are_warned_of() -> None:
+    _, warnings, _ = read("#!/bin/sh\n#SBATCH --array=3-5 -o run.log\ntrue\n")
+    assert "run.log" in warnings[0]
+    assert read("#!/bin/sh\n#SBATCH --array=3-5 -o out/%3a.log\ntrue\n")[1] == []
+
+
+def test_the_command_line_wins() -> None:
+    spec, _, _ = read("#!/bin/sh\n#SBATCH -J inside -t 10 -p slow\ntrue\n", "--job-name=outside", "-t", "20")
+    assert (spec.name, spec.request.time_limit_s, spec.partition) == ("outside", 1_200, "slow")
+
+
+def test_refusals_name_line_and_option() -> None:
+    assert refusal("#!/bin/sh\n\n#SBATCH --mem=12Q\ntrue\n").startswith(
+        "train.sh line 3: --mem=12Q: '12Q' is no amount"
+    )
+    assert "command line: there is no option --colour" in refusal("#!/bin/sh\ntrue\n", "--colour=red")
+    assert "train.sh line 2: --output needs a value" in refusal("#!/bin/sh\n#SBATCH --output\ntrue\n")
+    assert "could be" in refusal("#!/bin/sh\n#SBATCH --n=2\ntrue\n")
+
+
+def test_flagplot_lines_hold_our_own() -> None:
+    spec, _, _ = read("#!/bin/sh\n#FLAGPLOT --vram=20G --launch=tasks\n#SBATCHX -c 3\ntrue\n")
+    assert (spec.request.vram_mib, spec.request.launch, spec.request.cpus_per_task) == (20_480, "tasks", 1)
+
+
+@pytest.mark.parametrize(
+    ("export", "expected"),
+    [
+        ("ALL", {"A": "1", "B": "2"}), ("NONE", {}), ("A", {"A": "1"}), ("B,C=3", {"B": "2", "C": "3"}),
+        ("ALL,A=9", {"A": "9", "B": "2"}),
+    ],
+)  # fmt: skip
+def test_export(export: str, expected: dict[str, str]) -> None:
+    assert read("#!/bin/sh\ntrue\n", f"--export={export}", A="1", B="2")[2] == expected
+
+
+OPTIONS: dict[str, Any] = {"--gres=shard:3": 3, "--vram=10G -t 1-0 -J x": 0, "-N 2-4 -n 8 --mem-per-cpu=2G --hold --array=0-9%2": 0,
+                           "--gpus-per-node=a100:2 -d afterok:3:4?singleton --open-mode=append --exclusive": 0}  # fmt: skip
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_the_equivalent_command_line_asks_for_the_same(options: str) -> None:
+    spec, _, _ = read("#!/bin/sh\ntrue\n", *options.split())
+    again, _, _ = read("#!/bin/sh\ntrue\n", *to_command_line(spec))
+    assert again == spec
+
+
+def test_wrap_makes_a_script_that_is_accepted() -> None:
+    assert parse_script(wrap_script("echo hi"), "wrap").options == []
