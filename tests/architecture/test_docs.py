@@ -14,7 +14,9 @@ import pytest
 
 from flagplot import theming
 from flagplot.cli.main import COMMANDS, cli
+from flagplot.cli.update import _KEYS
 from flagplot.script.options import OPTIONS
+from flagplot_agent.launch import recipe
 from flagplot_agent.main import parser
 from flagplot_wire.errors import Exit
 from flagplotd import config
@@ -65,7 +67,9 @@ def test_commands_and_options(group: click.Group, page: str) -> None:
 
 def test_agent_options() -> None:
     page = text("flagplot-agent.8")
-    for action in parser()._subparsers._group_actions[0].choices.items():  # type: ignore[union-attr]
+    top = parser()
+    assert all(stands(word, page) for action in top._actions for word in action.option_strings)
+    for action in top._subparsers._group_actions[0].choices.items():  # type: ignore[union-attr]
         name, sub = action
         assert stands(name, page)
         for option in sub._actions:
@@ -77,6 +81,19 @@ def test_script_options() -> None:
     for option in OPTIONS:
         assert stands(f"--{option.long}", page), option.long
         assert not option.short or stands(f"-{option.short}", page), option.short
+
+
+def test_job_environment() -> None:
+    page = text("flagplot-script.7")
+    own = r'"((?:SLURMD?|FLAGPLOT|CUDA|MASTER|WORLD|LOCAL)_[A-Z_]*[A-Z]|RANK)"'
+    names = set(re.findall(own, Path(recipe.__file__).read_text()))
+    assert len(names) > 40
+    assert [name for name in sorted(names) if not stands(name, page)] == []
+
+
+def test_update_keys() -> None:
+    page = text("flagplot.1").lower()
+    assert [key for key in _KEYS if not stands(key, page)] == []
 
 
 def test_exit_codes() -> None:
@@ -91,12 +108,16 @@ def test_configuration_keys() -> None:
         "cluster"
     }
     assert [key for key in sorted(keys) if not stands(key, page)] == []
-    assert [table for table in config._TOP if table not in page] == []
+    headings = set(re.findall(r"^\.SH \[+(\w+)\]+$", page, re.MULTILINE))
+    assert headings == set(config._TOP)
+    assert [key for key in ("name", "names", "admins", "operators") if not stands(key, page)] == []
 
 
 def test_theme_keys() -> None:
     page = text("flagplot-config.5")
-    assert [key for key in (*theming.COLOURS, *theming.STATES, *theming.TOP) if not stands(key, page)] == []
+    assert [
+        key for key in (*theming.COLOURS, *theming.STATES, *theming.ROLES, *theming.TOP) if not stands(key, page)
+    ] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
