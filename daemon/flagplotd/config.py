@@ -89,7 +89,9 @@ class _Reader:
         controller = self._table(data, "controller", _CONTROLLER)
         scheduler = self._table(data, "scheduler", Policy.__struct_fields__)
         roles = self._table(data, "roles", ("admins", "operators"))
-        integers = {key: self._integer("controller", controller, key) for key in _SETTINGS if key in controller}
+        integers: dict[str, Any] = {
+            key: self._integer("controller", controller, key) for key in _SETTINGS if key in controller
+        }
         name = self._text("cluster", cluster, "name", "flagplot")
         partitions = tuple(self._partition(entry) for entry in self._list(data, "partition"))
         return Config(

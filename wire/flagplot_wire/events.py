@@ -11,6 +11,7 @@ from msgspec import Struct
 from flagplot_wire.ids import Epoch, JobNumber
 from flagplot_wire.job import Job, JobSpec, Status
 from flagplot_wire.node import Node, Partition
+from flagplot_wire.policy import Kind, Record, Usage
 
 
 class JobAdded(Struct, frozen=True, tag="job_added"):
@@ -65,6 +66,36 @@ class PartitionChanged(Struct, frozen=True, omit_defaults=True, tag="partition_c
     by: str = ""
 
 
+class PartitionRemoved(Struct, frozen=True, omit_defaults=True, tag="partition_removed"):
+    """A partition without jobs is gone."""
+
+    name: str
+    by: str = ""
+
+
+class PolicyChanged(Struct, frozen=True, omit_defaults=True, tag="policy_changed"):
+    """An account, association, QoS or reservation is new or changed; `what` says it in words."""
+
+    record: Record
+    what: str = ""
+    by: str = ""
+
+
+class PolicyRemoved(Struct, frozen=True, omit_defaults=True, tag="policy_removed"):
+    """An account, association, QoS or reservation is gone."""
+
+    kind: Kind
+    key: str
+    by: str = ""
+
+
+class UsageUpdated(Struct, frozen=True, omit_defaults=True, tag="usage_updated"):
+    """The decayed usage of associations at `time`; those not named keep theirs."""
+
+    time: int
+    usage: tuple[Usage, ...]
+
+
 class ControllerStarted(Struct, frozen=True, tag="controller_started"):
     """The controller started; every start has a higher epoch."""
 
@@ -80,6 +111,10 @@ Body = (
     | NodeChanged
     | NodeRemoved
     | PartitionChanged
+    | PartitionRemoved
+    | PolicyChanged
+    | PolicyRemoved
+    | UsageUpdated
     | ControllerStarted
 )
 

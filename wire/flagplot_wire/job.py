@@ -83,6 +83,26 @@ class Why(StrEnum):
     PARTITION_NODES = "PartitionNodeLimit"
     NODES_DOWN = "ReqNodeNotAvail"
     REQUEUE_DELAY = "JobLaunchFailure"
+    LICENSES = "Licenses"
+    RESERVATION = "Reservation"
+    RESERVED = "ReservedForOthers"
+    ACCOUNT = "InvalidAccount"
+    QOS = "InvalidQOS"
+    PREEMPTING = "WaitingForPreemption"
+    ASSOC_JOBS = "AssocGrpJobsLimit"
+    ASSOC_NODES = "AssocGrpNodeLimit"
+    ASSOC_CPUS = "AssocGrpCpuLimit"
+    ASSOC_GPUS = "AssocGrpGRES"
+    ASSOC_MEMORY = "AssocGrpMemLimit"
+    ASSOC_GPU_MINUTES = "AssocGrpGRESMinutes"
+    ASSOC_JOB = "AssocMaxPerJobLimit"
+    QOS_JOBS = "QOSGrpJobsLimit"
+    QOS_NODES = "QOSGrpNodeLimit"
+    QOS_CPUS = "QOSGrpCpuLimit"
+    QOS_GPUS = "QOSGrpGRES"
+    QOS_MEMORY = "QOSGrpMemLimit"
+    QOS_GPU_MINUTES = "QOSGrpGRESMinutes"
+    QOS_JOB = "QOSMaxPerJobLimit"
     NOT_YET_EXAMINED = "None"
 
 
@@ -117,6 +137,13 @@ class GpuCount(Struct, frozen=True, omit_defaults=True):
     type: str = ""
 
 
+class LicenseCount(Struct, frozen=True, omit_defaults=True):
+    """A number of a cluster-wide license."""
+
+    name: str
+    count: int = 1
+
+
 class Request(Struct, frozen=True, omit_defaults=True):
     """What a job asks for.
 
@@ -125,6 +152,9 @@ class Request(Struct, frozen=True, omit_defaults=True):
     node, of `share_type` (empty: any); the controller turns VRAM into shards node by node.
     `time_limit_s` is None while not given (the partition's default applies), `NO_LIMIT` for none.
     `tasks` is 0 while not given: one per node, or as many as `tasks_per_node` makes.
+    `switches` is the most leaf switches a gang may span (0: any), given up after `switches_wait_s` of waiting (0:
+    never). `contiguous` wants neighbours in the order of names; `near_gpus` wants all cores on the NUMA nodes of
+    the GPUs and does not start without (`--gres-flags=enforce-binding`).
     `launch` is `batch` (the script runs once, on the first node, as sbatch does) or `tasks` (it runs once per
     task, with its rank in the environment, as `srun` does).
     """
@@ -148,6 +178,11 @@ class Request(Struct, frozen=True, omit_defaults=True):
     exclude: tuple[str, ...] = ()
     constraint: str = ""
     exclusive: bool = False
+    licenses: tuple[LicenseCount, ...] = ()
+    switches: int = 0
+    switches_wait_s: int = 0
+    contiguous: bool = False
+    near_gpus: bool = False
     launch: Literal["batch", "tasks"] = "batch"
 
 
@@ -186,6 +221,7 @@ class JobSpec(Struct, frozen=True, omit_defaults=True):
     partition: str = ""
     account: str = ""
     qos: str = ""
+    reservation: str = ""
     stdout: str = ""
     stderr: str = ""
     stdin: str = ""

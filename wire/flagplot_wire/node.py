@@ -6,6 +6,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from flagplot_wire.policy import PreemptMode
+
 
 class NodeState(StrEnum):
     """A node's state in one word; how it follows from the record is `node_state`."""
@@ -104,7 +106,7 @@ class Node(Struct, frozen=True, omit_defaults=True):
 
 
 class Partition(Struct, frozen=True, omit_defaults=True):
-    """A partition: which nodes, whose limits. Times are seconds; 0 is "no limit"."""
+    """A partition: which nodes, whose limits. Times are seconds; 0 is "no limit". `qos` adds that QoS's limits."""
 
     name: str
     nodes: tuple[str, ...] = ()
@@ -117,6 +119,11 @@ class Partition(Struct, frozen=True, omit_defaults=True):
     priority_tier: int = 1
     allow_users: tuple[str, ...] = ()
     comment: str = ""
+    allow_accounts: tuple[str, ...] = ()
+    allow_qos: tuple[str, ...] = ()
+    qos: str = ""
+    preempt_mode: PreemptMode = ""
+    grace_s: int = 0
 
     def has(self, node: str) -> bool:
         """True when the node belongs to this partition."""

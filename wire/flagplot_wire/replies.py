@@ -8,6 +8,7 @@ from flagplot_wire.events import Event
 from flagplot_wire.ids import Epoch, JobNumber
 from flagplot_wire.job import Forecast, Job
 from flagplot_wire.node import Node, Partition
+from flagplot_wire.policy import FairshareRow, PriorityRow, Record
 from flagplot_wire.telemetry import NodeSample
 
 
@@ -143,6 +144,24 @@ class Partitions(Struct, frozen=True, tag="partitions"):
     partitions: tuple[Partition, ...]
 
 
+class Policies(Struct, frozen=True, omit_defaults=True, tag="policies"):
+    """Accounts, associations, QoS and reservations."""
+
+    records: tuple[Record, ...] = ()
+
+
+class Priorities(Struct, frozen=True, omit_defaults=True, tag="priorities"):
+    """The factors of pending jobs, highest priority first."""
+
+    rows: tuple[PriorityRow, ...] = ()
+
+
+class Fairshares(Struct, frozen=True, omit_defaults=True, tag="fairshares"):
+    """The fair tree, depth first."""
+
+    rows: tuple[FairshareRow, ...] = ()
+
+
 class Script(Struct, frozen=True, omit_defaults=True, tag="script"):
     """A job's script as submitted."""
 
@@ -226,6 +245,9 @@ Reply = (
     | Jobs
     | Nodes
     | Partitions
+    | Policies
+    | Priorities
+    | Fairshares
     | Script
     | Explained
     | Estimated

@@ -118,6 +118,39 @@ class GetPartitions(Struct, frozen=True, tag="partitions"):
     """`Partitions`."""
 
 
+class ChangePolicy(Struct, frozen=True, omit_defaults=True, tag="change_policy"):
+    """`Acted`: add, modify or remove accounts, users (associations), QoS, partitions or reservations by name.
+
+    `values` are settings by key as people write them (`{"shares": "10", "max-gpus": "64"}`); an empty value
+    takes a limit away. A user's account is the value `account`.
+    """
+
+    verb: Literal["add", "modify", "remove"]
+    kind: Literal["account", "user", "qos", "partition", "reservation"]
+    names: tuple[str, ...]
+    values: dict[str, str] = {}
+
+
+class GetPolicy(Struct, frozen=True, omit_defaults=True, tag="policy"):
+    """`Policies`: the records of one kind (empty: all), by name where names are given."""
+
+    kind: Literal["", "account", "user", "qos", "reservation"] = ""
+    names: tuple[str, ...] = ()
+
+
+class GetPriority(Struct, frozen=True, omit_defaults=True, tag="priority"):
+    """`Priorities`: the factors of pending jobs, highest first; of these jobs where some are given."""
+
+    jobs: tuple[str, ...] = ()
+
+
+class GetFairshare(Struct, frozen=True, omit_defaults=True, tag="fairshare"):
+    """`Fairshares`: the fair tree, depth first."""
+
+    accounts: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+
+
 class Explain(Struct, frozen=True, tag="explain"):
     """`Explained`: all reasons why a job is pending, and when and where it is planned."""
 
@@ -183,6 +216,10 @@ AnyRequest = (
     | GetJob
     | GetScript
     | GetPartitions
+    | ChangePolicy
+    | GetPolicy
+    | GetPriority
+    | GetFairshare
     | Explain
     | Estimate
     | ReadOutput

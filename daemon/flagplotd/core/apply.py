@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from heapq import heappush
+from typing import Any
 
 import msgspec
 
@@ -41,6 +42,17 @@ def apply(state: State, body: ev.Body) -> None:
                 del state.use[name]
         case ev.PartitionChanged(partition):
             state.partitions[partition.name] = partition
+        case ev.PartitionRemoved(name):
+            state.partitions.pop(name, None)
+        case ev.PolicyChanged(record):
+            _records(state, str(record.__struct_config__.tag))[record.key] = record
+        case ev.PolicyRemoved(kind, key):
+            _records(state, kind).pop(key, None)
+            if kind == "user":
+                state.usage.pop(key, None)
+        case ev.UsageUpdated(time, usage):
+            state.usage_at = time
+            state.usage.update((entry.key, entry) for entry in usage)
         case ev.ControllerStarted(epoch):
             state.epoch = epoch
 
@@ -69,6 +81,16 @@ def put_job(state: State, job: Job) -> None:
     state.next_number = max(state.next_number, number + 1)
     if job.status.state is not JobState.PENDING:
         state.forecasts.pop(number, None)
+
+
+def _records(state: State, kind: str) -> dict[str, Any]:
+    kinds: dict[str, dict[str, Any]] = {
+        "account": state.accounts,
+        "user": state.associations,
+        "qos": state.qos,
+        "reservation": state.reservations,
+    }
+    return kinds[kind]
 
 
 def holds(job: Job) -> bool:

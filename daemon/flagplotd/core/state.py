@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from msgspec import Struct
 
 from flagplot_wire.ids import Epoch, JobNumber
 from flagplot_wire.job import Forecast, Job
 from flagplot_wire.node import Node, Partition
+from flagplot_wire.policy import Account, Association, PreemptMode, Qos, Reservation, Usage
+
+
+class Switch(Struct, frozen=True):
+    """A switch of the network: a leaf joins `nodes`, another joins `switches`. A `block` is a leaf whose nodes
+    share a faster fabric (an NVLink domain)."""
+
+    name: str
+    nodes: tuple[str, ...] = ()
+    switches: tuple[str, ...] = ()
+    block: bool = False
 
 
 class Settings(Struct, frozen=True):
@@ -24,6 +36,22 @@ class Settings(Struct, frozen=True):
     """After so long without an agent's word its jobs are known dead; 0: never. Agents must be run with a shorter `--lease`."""
     keep_ended_s: int = 86_400
     keep_ended: int = 10_000
+    enforce: Literal["off", "limits", "associations"] = "limits"
+    """`limits`: an unknown account or user works without limits; `associations`: it is refused; `off`: no limits."""
+    refuse_impossible: bool = True
+    """Refuse a job that a limit makes impossible; else it waits with that reason."""
+    usage_half_life_s: int = 7 * 86_400
+    usage_every_s: int = 300
+    switches: tuple[Switch, ...] = ()
+    licenses: tuple[tuple[str, int], ...] = ()
+    preempt_mode: PreemptMode = "off"
+    """`off`: nothing is preempted; else what becomes of victims whose QoS and partition do not say."""
+    preempt_by: Literal["qos", "partition"] = "qos"
+    preempt_exempt_s: int = 0
+    weight_cpu: int = 1_000
+    weight_memory_gib: int = 0
+    weight_gpu: int = 8_000
+    """TRES billing weights in thousandths: a second of one CPU, GiB or GPU."""
 
 
 class Who(Struct, frozen=True):
@@ -78,7 +106,8 @@ class State:
 
     `elements` maps an array to index → number of its split-off elements; `by_key` maps (user, submit key) to
     the job it made; `forecasts` and `live` are not journalled. `names` lists the numbers of pending and active
-    jobs by (user, name) in order; `due` is a heap of the times at which pending jobs may start; `swept_at` and
+    jobs by (user, name) in order; `accounts`, `qos` and `reservations` go by name, `associations` and `usage`
+    by `user@account`; `usage_at` is when the usage was last decayed; `due` is a heap of the times at which pending jobs may start; `swept_at` and
     `planned_at` are when old jobs were last forgotten and a cycle was last wanted for the passing of time.
     """
 
@@ -98,5 +127,11 @@ class State:
     live: dict[JobNumber, Live] = field(default_factory=dict)
     names: dict[tuple[str, str], list[JobNumber]] = field(default_factory=dict)
     due: list[tuple[int, JobNumber]] = field(default_factory=list)
+    accounts: dict[str, Account] = field(default_factory=dict)
+    associations: dict[str, Association] = field(default_factory=dict)
+    qos: dict[str, Qos] = field(default_factory=dict)
+    reservations: dict[str, Reservation] = field(default_factory=dict)
+    usage: dict[str, Usage] = field(default_factory=dict)
+    usage_at: int = 0
     swept_at: int = 0
     planned_at: int = 0
