@@ -134,12 +134,13 @@ Kind = Literal["account", "user", "qos", "reservation"]
 
 
 class Usage(Struct, frozen=True):
-    """Decayed usage of an association at the time it was last brought up to date: weighted TRES-seconds and
-    GPU-seconds."""
+    """Decayed usage of an association at the time it was last brought up to date: thousandths of weighted
+    TRES-seconds, and GPU-seconds with the thousandths of a second beyond them (so that decay loses nothing)."""
 
     key: str
     weighted: int
     gpu_seconds: int
+    gpu_millis: int = 0
 
 
 class PriorityRow(Struct, frozen=True, omit_defaults=True):
@@ -164,8 +165,9 @@ class PriorityRow(Struct, frozen=True, omit_defaults=True):
 
 
 class FairshareRow(Struct, frozen=True, omit_defaults=True):
-    """A line of the fair tree (`sshare(1)`), depth first. Shares are parts of a million; `level` is the level
-    fairshare × 1,000,000 (None: never used), `factor` of a user × 1,000,000."""
+    """A line of the fair tree (`sshare(1)`), depth first. `usage` is in weighted TRES-seconds; `norm_shares` and
+    `norm_usage` are parts of a million among siblings; `level` is the level fairshare × 1,000,000 (None: never
+    used), `factor` of a user × 1,000,000."""
 
     account: str
     user: str
