@@ -44,7 +44,13 @@ _SETTINGS = (
     "lease_s",
     "keep_ended_s",
     "keep_ended",
+    "usage_half_life_s",
+    "usage_every_s",
+    "weight_cpu",
+    "weight_memory_gib",
+    "weight_gpu",
 )
+_MAX_WEIGHT = 2**32 - 1
 _CONTROLLER = ("host", "port", "heartbeat_s", "sample_s", *_SETTINGS)
 _PARTITION = (
     "name",
@@ -92,11 +98,13 @@ class _Reader:
         integers: dict[str, Any] = {
             key: self._integer("controller", controller, key) for key in _SETTINGS if key in controller
         }
+        if not integers.get("usage_every_s", 1):
+            raise self._bad("controller.usage_every_s", "must be 1 or more")
         name = self._text("cluster", cluster, "name", "flagplot")
         partitions = tuple(self._partition(entry) for entry in self._list(data, "partition"))
         return Config(
             settings=Settings(cluster=name, **integers),
-            policy=Policy(**{key: self._integer("scheduler", scheduler, key) for key in scheduler}),
+            policy=self._policy(scheduler),
             host=self._text("controller", controller, "host", "127.0.0.1"),
             port=self._port(controller),
             heartbeat_s=max(self._integer("controller", controller, "heartbeat_s", 5), 1),
@@ -106,6 +114,18 @@ class _Reader:
             admins=self._names("roles", roles, "admins"),
             operators=self._names("roles", roles, "operators"),
         )
+
+    def _policy(self, scheduler: dict[str, Any]) -> Policy:
+        where, defaults = "scheduler", Policy()
+        found: dict[str, Any] = {}
+        for key in scheduler:
+            if isinstance(getattr(defaults, key), bool):
+                found[key] = self._flag(where, scheduler, key, False)
+            elif key.startswith("weight_"):
+                found[key] = self._weight(where, scheduler, key)
+            else:
+                found[key] = self._integer(where, scheduler, key)
+        return Policy(**found)
 
     def _partitions(self, found: tuple[Partition, ...]) -> tuple[Partition, ...]:
         names = [partition.name for partition in found]
@@ -184,6 +204,12 @@ class _Reader:
         value = table.get(key, default)
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**31:
             raise self._bad(f"{where}.{key}", f"must be a whole number of 0 or more, not {value!r}")
+        return value
+
+    def _weight(self, where: str, table: dict[str, Any], key: str) -> int:
+        value = table[key]
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MAX_WEIGHT:
+            raise self._bad(f"{where}.{key}", f"must be a whole number from 0 to {_MAX_WEIGHT}, not {value!r}")
         return value
 
     def _port(self, table: dict[str, Any]) -> int:

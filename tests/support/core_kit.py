@@ -169,4 +169,6 @@ def fingerprint(state: State) -> dict[str, Any]:
         "names": {key: list(numbers) for key, numbers in state.names.items()},
         "next_number": state.next_number,
         "epoch": state.epoch,
+        "usage": dict(state.usage),
+        "usage_at": state.usage_at,
     }

@@ -12,6 +12,7 @@ from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Job
 from flagplot_wire.job import State as JobState
 from flagplot_wire.node import Node
+from flagplotd.core import usage
 from flagplotd.core.lifecycle import attempt_ended, part_ended
 from flagplotd.core.orders import LaunchOn, StopOn
 from flagplotd.core.stepper import Stepper
@@ -147,7 +148,8 @@ def inventory_changed(step: Stepper, stimulus: InventoryChanged) -> None:
 
 
 def tick(step: Stepper) -> None:
-    """Give up attempts whose lease is over, forget what ended long ago, wake the scheduler for what came due."""
+    """Give up attempts whose lease is over, forget what ended long ago, bring the usage up to date, wake the
+    scheduler for what came due."""
     settings = step.state.settings
     if settings.lease_s:
         for node in list(step.state.nodes.values()):
@@ -158,6 +160,7 @@ def tick(step: Stepper) -> None:
     if not 0 <= step.now - step.state.swept_at < SWEEP_S:
         step.state.swept_at = step.now
         _forget(step)
+    usage.update_when_due(step)
     _wake(step)
 
 

@@ -12,7 +12,7 @@ from flagplot_wire.agentlink import Attempt, AttemptEnd
 from flagplot_wire.job import Job
 from flagplot_wire.job import State as JobState
 from flagplot_wire.node import Drain
-from flagplotd.core import arrays
+from flagplotd.core import arrays, usage
 from flagplotd.core.apply import HOLDING
 from flagplotd.core.orders import AckOn, LaunchOn, StopOn
 from flagplotd.core.recheck import why_not
@@ -167,14 +167,15 @@ def finish(step: Stepper, job: Job, end_time: int = 0, **changes: Any) -> None:
     """
     step.state.live.pop(job.number, None)
     final: JobState = changes.pop("ending", None) or job.status.ending or JobState.FAILED
+    ended = max(job.status.start_time, min(end_time or step.now, step.now))
+    usage.charge_end(step, job, ended)
     if final is JobState.PENDING:
         back_to_pending(step, job, **changes)
         return
-    started = job.status.start_time
     changes |= {
         "state": final,
         "ending": None,
-        "end_time": max(started, min(end_time or step.now, step.now)),
+        "end_time": ended,
         "parts_ended": (),
     }
     job = step.change(job, "ended", **changes)

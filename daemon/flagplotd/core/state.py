@@ -107,8 +107,9 @@ class State:
     `elements` maps an array to index → number of its split-off elements; `by_key` maps (user, submit key) to
     the job it made; `forecasts` and `live` are not journalled. `names` lists the numbers of pending and active
     jobs by (user, name) in order; `accounts`, `qos` and `reservations` go by name, `associations` and `usage`
-    by `user@account`; `usage_at` is when the usage was last decayed; `due` is a heap of the times at which pending jobs may start; `swept_at` and
-    `planned_at` are when old jobs were last forgotten and a cycle was last wanted for the passing of time.
+    by `user@account`; `usage_at` is when the usage was last decayed; `due` is a heap of the times at which pending
+    jobs may start; `swept_at`, `used_at` and `planned_at` are when old jobs were last forgotten, usage was last
+    looked at and a cycle was last wanted for the passing of time.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -134,4 +135,5 @@ class State:
     usage: dict[str, Usage] = field(default_factory=dict)
     usage_at: int = 0
     swept_at: int = 0
+    used_at: int = 0
     planned_at: int = 0

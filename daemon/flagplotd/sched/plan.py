@@ -19,8 +19,16 @@ class Policy(Struct, frozen=True):
     """Weights and settings of the scheduler (integers; see flagplotd.toml(5))."""
 
     weight_age: int = 1_000
+    weight_fairshare: int = 10_000
     weight_size: int = 0
     weight_partition: int = 1_000
+    weight_qos: int = 10_000
+    weight_association: int = 0
+    weight_tres_cpu: int = 0
+    weight_tres_mem: int = 0
+    weight_tres_gpu: int = 0
+    favor_small: bool = False
+    """The size factor is 1 for the smallest job instead of for one as large as the cluster."""
     age_max_s: int = 7 * 86_400
     reservations: int = 100
     """K of EASY backfill: how many blocked jobs at the front get a start that none behind may delay."""

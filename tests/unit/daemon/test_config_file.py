@@ -88,3 +88,35 @@ def test_refusals_name_file_and_key(tmp_path: Path, text: str, words: list[str])
     told = f"{refused.value.message} {refused.value.hint}"
     assert all(word in told for word in ["flagplotd.toml", *words]), told
     assert refused.value.exit == Exit.USAGE
+
+
+def test_weights_flags_and_usage(tmp_path: Path) -> None:
+    config = written(
+        tmp_path,
+        """
+[scheduler]
+weight_qos = 4294967295
+favor_small = true
+[controller]
+usage_half_life_s = 86400
+weight_memory_gib = 250
+""",
+    )
+    assert (config.policy.weight_qos, config.policy.favor_small) == (2**32 - 1, True)
+    assert (config.settings.usage_half_life_s, config.settings.usage_every_s) == (86_400, 300)
+    assert (config.settings.weight_memory_gib, config.settings.weight_gpu) == (250, 8_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[scheduler]\nweight_age = 4294967296", "scheduler.weight_age: must be a whole number from 0 to 4294967295"),
+        ("[scheduler]\nweight_tres_gpu = -1", "scheduler.weight_tres_gpu: must be a whole number from 0"),
+        ("[scheduler]\nfavor_small = 1", "scheduler.favor_small: must be true or false, not 1"),
+        ("[controller]\nusage_every_s = 0", "controller.usage_every_s: must be 1 or more"),
+    ],
+)
+def test_what_is_refused_of_weights_and_usage(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(Refused) as refused:
+        written(tmp_path, text)
+    assert said in refused.value.message
