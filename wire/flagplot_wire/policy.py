@@ -144,7 +144,8 @@ class Usage(Struct, frozen=True):
 
 
 class PriorityRow(Struct, frozen=True, omit_defaults=True):
-    """The parts of a pending job's priority (`sprio(1)`), each weighted already, and their sum."""
+    """The parts of a pending job's priority (`sprio(1)`), each weighted already, and their sum less `nice`, from 0 to
+    2^32 - 1. Where an operator set the priority it is the total, and all parts are 0."""
 
     number: int
     job: str

@@ -151,15 +151,17 @@ class Policies(Struct, frozen=True, omit_defaults=True, tag="policies"):
 
 
 class Priorities(Struct, frozen=True, omit_defaults=True, tag="priorities"):
-    """The factors of pending jobs, highest priority first."""
+    """The factors of pending jobs, highest priority first; `more` where they did not fit one frame."""
 
     rows: tuple[PriorityRow, ...] = ()
+    more: bool = False
 
 
 class Fairshares(Struct, frozen=True, omit_defaults=True, tag="fairshares"):
-    """The fair tree, depth first."""
+    """The fair tree, depth first; `more` where it did not fit one frame."""
 
     rows: tuple[FairshareRow, ...] = ()
+    more: bool = False
 
 
 class Script(Struct, frozen=True, omit_defaults=True, tag="script"):

@@ -139,16 +139,20 @@ class GetPolicy(Struct, frozen=True, omit_defaults=True, tag="policy"):
 
 
 class GetPriority(Struct, frozen=True, omit_defaults=True, tag="priority"):
-    """`Priorities`: the factors of pending jobs, highest first; of these jobs where some are given."""
+    """`Priorities`: the factors of pending jobs, highest first, without the first `skip`; of these jobs where some
+    are given."""
 
     jobs: tuple[str, ...] = ()
+    skip: int = 0
 
 
 class GetFairshare(Struct, frozen=True, omit_defaults=True, tag="fairshare"):
-    """`Fairshares`: the fair tree, depth first."""
+    """`Fairshares`: the fair tree, depth first, without the first `skip` lines; of these accounts, and of these users
+    with the accounts they are in, where some are given."""
 
     accounts: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
+    skip: int = 0
 
 
 class Explain(Struct, frozen=True, tag="explain"):

@@ -1,25 +1,39 @@
-"""The order in which pending jobs are looked at (Slurm's multifactor plugin, integers)."""
+"""The order in which pending jobs are looked at: reservation, partition tier, priority, submission, number."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from flagplot_wire.job import Job
 from flagplot_wire.node import Partition
 from flagplotd.sched.plan import Policy
+from flagplotd.sched.priority import Inputs, priorities
+
+_ALONE = Inputs()
 
 
-def priority(job: Job, partition: Partition | None, policy: Policy, now: int) -> int:
-    """A job's priority: what an operator set, else age, size, partition tier and nice by their weights."""
-    if job.status.priority > 0:
-        return job.status.priority
-    age = min(max(now - (job.status.eligible_time or now), 0), policy.age_max_s)
+def positions(jobs: Sequence[Job], given: Inputs, policy: Policy, now: int) -> list[int]:
+    """The positions of `jobs` in the order in which they are looked at."""
+    import numpy as np
+
+    ints, tiers = np.int64, given.tiers
+    specs, statuses = [job.spec for job in jobs], [job.status for job in jobs]
+    found: list[int] = np.lexsort(
+        (
+            np.array([job.number for job in jobs], ints),
+            np.array([status.submit_time for status in statuses], ints),
+            -np.array(priorities(jobs, given, policy, now), ints),
+            -np.array([tiers.get(spec.partition, 1) for spec in specs], ints),
+            np.array([not spec.reservation for spec in specs], np.bool_),
+        )
+    ).tolist()
+    return found
+
+
+def key(
+    job: Job, partition: Partition | None, policy: Policy, now: int, given: Inputs = _ALONE
+) -> tuple[bool, int, int, int, int]:
+    """One job's sort key, which orders as `positions` does. Without `given`, age and nice alone make the priority."""
     tier = partition.priority_tier if partition else 1
-    value = policy.weight_age * age // max(policy.age_max_s, 1)
-    value += policy.weight_partition * tier
-    value += policy.weight_size * job.spec.request.nodes_min
-    return value - job.spec.nice
-
-
-def key(job: Job, partition: Partition | None, policy: Policy, now: int) -> tuple[int, int, int, int]:
-    """Sort key: partition tier, priority, submit time, number."""
-    tier = partition.priority_tier if partition else 1
-    return (-tier, -priority(job, partition, policy, now), job.status.submit_time, job.number)
+    value = priorities((job,), given, policy, now)[0]
+    return (not job.spec.reservation, -tier, -value, job.status.submit_time, job.number)

@@ -11,6 +11,7 @@ from typing import Any
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Forecast
 from flagplot_wire.replies import Progress
+from flagplotd.core.fairshare import Remembered
 from flagplotd.core.stimuli import Planned
 from flagplotd.sched.plan import Plan, Policy
 from flagplotd.service import clock
@@ -26,11 +27,12 @@ EVERY_S = 5.0
 
 class Cycle:
     """Runs cycles when asked. `loaded` is set when the modules are imported, `compiled` when the
-    kernels are ready; `last_us` is the last plan's time."""
+    kernels are ready; `last_us` is the last plan's time; `fairshare` remembers the fair tree."""
 
     def __init__(self, loop: Loop, policy: Policy) -> None:
         self._loop = loop
         self.policy = policy
+        self.fairshare = Remembered()
         self._wanted = asyncio.Event()
         self._worker = ThreadPoolExecutor(1, "scheduler")
         self._told: dict[JobNumber, Forecast] = {}
