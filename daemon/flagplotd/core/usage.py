@@ -136,7 +136,7 @@ def update(step: Stepper) -> None:
             weighted, gpu = charge(state, job, step.now)
             before = charged.get(key, (0, 0))
             charged[key] = before[0] + weighted, before[1] + gpu
-    factor = decay_factor(step.now - state.usage_at, state.settings.usage_half_life_s) if state.usage_at else ONE
+    factor = decay_factor(step.now - state.usage_at, state.settings.usage_half_life_s)
     changed = []
     for key in sorted(state.usage.keys() | charged.keys()):
         entry = _with(state, key, factor, *charged.get(key, (0, 0)))

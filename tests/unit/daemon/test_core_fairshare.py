@@ -79,6 +79,15 @@ def test_levels_that_differ_by_one_part_in_2_to_the_50_are_not_tied() -> None:
     assert found.ranks == {"x@a": 2, "y@a": 1}
 
 
+def test_neighbouring_fractions_of_merged_accounts_are_not_tied() -> None:
+    big = 2**30
+    people = [
+        Association("x", "a", big), Association("idle", "a"), Association("x", "b", big + 1), Association("idle", "b"),
+    ]  # fmt: skip
+    found = ranked([Account("a"), Account("b")], people, {"x@a": 1, "x@b": 1})
+    assert found.ranks == {"idle@a": 4, "idle@b": 4, "x@b": 2, "x@a": 1}
+
+
 def test_remembered_until_something_changes() -> None:
     memory = Remembered()
     accounts, people = {"a": Account("a")}, {"x@a": Association("x", "a"), "y@a": Association("y", "a")}

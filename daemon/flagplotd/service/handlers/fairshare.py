@@ -20,7 +20,7 @@ async def handle(asking: Asking, request: GetFairshare) -> Fairshares:
     state = asking.server.state
     for name in request.accounts:
         if name != ROOT and name not in state.accounts:
-            raise Refused("not_found", f"there is no account {clean(name)!r}", "flagplot fairshare shows the tree")
+            raise Refused("not_found", f"there is no account {clean(name)!r}", "ask without a name for the whole tree")
     found = rows(state.accounts, state.associations, state.usage)
     if request.accounts:
         found = [one for one in found if one.account in request.accounts]
