@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from flagplot.script.build import parse_script
-from flagplot_wire import indices, units, values
+from flagplot_wire import constraint, indices, units, values
 from flagplot_wire.errors import Refused
 from flagplot_wire.hostlist import compress_hosts, expand_hosts, natural_key
 from flagplot_wire.ids import parse_job_ref
@@ -25,7 +25,8 @@ names = some.builds(
 )  # fmt: skip
 readers: list[Callable[[str], Any]] = [
     units.parse_time_limit, units.parse_memory, units.parse_count, values.parse_gpus, values.parse_gres,
-    values.parse_dependency, values.parse_node_count, values.parse_array, expand_hosts, parse_job_ref,
+    values.parse_dependency, values.parse_node_count, values.parse_array, values.parse_licenses,
+    values.parse_switches, values.parse_gres_flags, constraint.parse, expand_hosts, parse_job_ref,
     lambda text: units.parse_begin(text, 1_000_000), lambda text: parse_script(f"#!/bin/sh\n#SBATCH {text}\n", "x"),
 ]  # fmt: skip
 

@@ -155,6 +155,9 @@ class Request(Struct, frozen=True, omit_defaults=True):
     `switches` is the most leaf switches a gang may span (0: any), given up after `switches_wait_s` of waiting (0:
     never). `contiguous` wants neighbours in the order of names; `near_gpus` wants all cores on the NUMA nodes of
     the GPUs and does not start without (`--gres-flags=enforce-binding`).
+    `constraint` is as `flagplot_wire.constraint` reads it. With `cpus_per_gpu` a node gives that many CPUs for each
+    of its whole GPUs instead of `cpus_per_task`, and at least one for each task (0: not given). `oversubscribe`
+    accepts other jobs on its nodes where the partition would give whole nodes.
     `launch` is `batch` (the script runs once, on the first node, as sbatch does) or `tasks` (it runs once per
     task, with its rank in the environment, as `srun` does).
     """
@@ -184,6 +187,8 @@ class Request(Struct, frozen=True, omit_defaults=True):
     contiguous: bool = False
     near_gpus: bool = False
     launch: Literal["batch", "tasks"] = "batch"
+    cpus_per_gpu: int = 0
+    oversubscribe: bool = False
 
 
 class DependencyTerm(Struct, frozen=True, omit_defaults=True):

@@ -1,4 +1,4 @@
-"""Values of submit options: GPUs, gres, dependencies, node counts, arrays (sbatch(1))."""
+"""Values of submit options: GPUs, gres, dependencies, node counts, arrays, licenses, switches (sbatch(1))."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ from typing import Literal, get_args
 
 from flagplot_wire.errors import Refused
 from flagplot_wire.indices import MAX_INDEX, compress_indices, expand_indices
-from flagplot_wire.job import ArraySpec, Dependency, DependencyTerm, GpuCount
-from flagplot_wire.units import parse_count
+from flagplot_wire.job import ArraySpec, Dependency, DependencyTerm, GpuCount, LicenseCount
+from flagplot_wire.units import parse_count, parse_time_limit
 
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
+_LICENSE = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.@+-]*)(?:[:=](\d{1,9}))?", re.ASCII)
+GRES_FLAGS = (
+    "enforce-binding", "disable-binding", "allow-task-sharing", "multiple-tasks-per-sharing", "one-task-per-sharing",
+)  # fmt: skip
+"""The words of `--gres-flags`; the first alone has effect."""
 _Kind = Literal["after", "afterany", "afterok", "afternotok", "singleton"]
 
 
@@ -148,3 +153,47 @@ def parse_array(text: str, max_size: int | None = None) -> ArraySpec:
 
 def _bad_array(text: str, why: str) -> Refused:
     return Refused("bad_array", f"{text!r} is no array: {why}", "write 0-9, 1,3,5, 0-15:4 or 0-99%10")
+
+
+def parse_licenses(text: str) -> tuple[LicenseCount, ...]:
+    """`--licenses`: `matlab`, `matlab:2,foo@server:1`, in the order of first mention; a name given twice adds up.
+
+    Counts of 0 ask for nothing. Licenses joined by `|` or `;` (any of them will do) are refused.
+    """
+    counts: dict[str, int] = {}
+    for part in text.split(",") if text.strip() else ():
+        found = _LICENSE.fullmatch(part.strip())
+        if not found:
+            either = "; licenses of which any would do cannot be asked for" if re.search("[|;]", part) else ""
+            hint = "write matlab, matlab:2 or matlab:2,ansys:1"
+            raise Refused("bad_license", f"{text!r} names no licenses at {part.strip()!r}{either}", hint)
+        counts[found[1]] = counts.get(found[1], 0) + int(found[2] or 1)
+    return tuple(LicenseCount(name, count) for name, count in counts.items() if count)
+
+
+def parse_switches(text: str) -> tuple[int, int]:
+    """`--switches`: `1` or `2@1:00:00`, as (the most leaf switches, seconds to wait for that; 0: for ever).
+
+    The time is read as a time limit is: minutes, rounded up to whole ones.
+    """
+    count, at, wait = text.strip().partition("@")
+    try:
+        most, seconds = parse_count(count), parse_time_limit(wait) if at else 0
+    except Refused as wrong:
+        raise _bad_switches(text, wrong.message) from wrong
+    if most < 1:
+        raise _bad_switches(text, "it must be at least 1")
+    return most, seconds
+
+
+def _bad_switches(text: str, why: str) -> Refused:
+    return Refused("bad_switches", f"{text!r} is no number of switches: {why}", "write 1, or 1@2:00:00 to wait 2 hours")
+
+
+def parse_gres_flags(text: str) -> tuple[str, ...]:
+    """`--gres-flags`: the words of a list, each one of `GRES_FLAGS`."""
+    flags = tuple(part.strip() for part in text.split(",") if part.strip())
+    for flag in flags:
+        if flag not in GRES_FLAGS:
+            raise Refused("bad_gres", f"there is no GRES flag {flag!r}", f"there are {', '.join(GRES_FLAGS)}")
+    return flags

@@ -44,6 +44,7 @@ def job_object(job: Job, forecast: Forecast | None) -> dict[str, Any]:
         "partition": spec.partition,
         "account": spec.account,
         "qos": spec.qos,
+        "reservation": spec.reservation,
         "priority": status.priority,
         "attempt": status.attempt,
         "restarts": status.restarts,

@@ -7,13 +7,15 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
 
 import msgspec
 
 from flagplot.script.lexer import check_script, directives
 from flagplot.script.options import Draft, Given, When, read_words
+from flagplot_wire import constraint
 from flagplot_wire.errors import Refused
-from flagplot_wire.job import Dependency, GpuCount, JobSpec, Payload, Request
+from flagplot_wire.job import Dependency, GpuCount, JobSpec, LicenseCount, Payload, Request
 from flagplot_wire.text import clean
 from flagplot_wire.units import format_limit
 
@@ -78,11 +80,11 @@ def build(
     when = When(now, utc_offset_s)
     for given in (*script_options, *cli_options):
         try:
-            given.option.set(draft, given.value, when)
+            idle = given.option.set(draft, given.value, when)
         except Refused as wrong:
             raise Refused(wrong.code, f"{given.where}: {given.written}: {wrong.message}", wrong.hint) from wrong
-        if not given.option.effective:
-            warnings.append(f"{given.where}: --{given.option.long} has no effect yet")
+        if idle or not given.option.effective:
+            warnings.append(f"{given.where}: --{given.option.long}{f'={idle}' if idle else ''} has no effect yet")
     export = draft.pop("export", "ALL")
     request = Request(**{name: value for name, value in draft.items() if name in _REQUEST})
     request = check_request(request)
@@ -118,6 +120,12 @@ def check_request(request: Request) -> Request:
             raise Refused("bad_gres", "--gpus-per-task needs --ntasks: a range of nodes does not tell how many tasks")
     if request.tasks and request.tasks < request.nodes_min:
         request = msgspec.structs.replace(request, nodes_min=request.tasks, nodes_max=request.tasks)
+    if request.cpus_per_gpu and request.cpus_per_task != 1:
+        raise Refused("bad_cpus", "only one of --cpus-per-task and --cpus-per-gpu may be given")
+    if request.cpus_per_gpu and not whole:
+        raise Refused("bad_cpus", "--cpus-per-gpu without whole GPUs", "ask for GPUs, or use --cpus-per-task")
+    by_tasks = -(-request.tasks // request.tasks_per_node) if request.tasks_per_node else 0
+    constraint.check(request.constraint, max(request.nodes_max, by_tasks))
     return request
 
 
@@ -137,13 +145,14 @@ def exported(export: str, environment: Mapping[str, str]) -> dict[str, str]:
     return taken
 
 
-def to_command_line(spec: JobSpec) -> list[str]:
-    """The options of `flagplot submit` that ask for the same (without the script)."""
+def to_command_line(spec: JobSpec, utc_offset_s: int = 0) -> list[str]:
+    """The options of `flagplot submit` that ask for the same (without the script), typed at `utc_offset_s` from UTC."""
     request = spec.request
     words = [f"--job-name={spec.name}"]
     plain = (
-        ("partition", spec.partition), ("account", spec.account), ("qos", spec.qos), ("output", spec.stdout),
-        ("error", spec.stderr), ("input", spec.stdin), ("comment", spec.comment), ("constraint", request.constraint),
+        ("partition", spec.partition), ("account", spec.account), ("qos", spec.qos),
+        ("reservation", spec.reservation), ("output", spec.stdout), ("error", spec.stderr), ("input", spec.stdin),
+        ("comment", spec.comment), ("constraint", request.constraint), ("licenses", _licenses(request.licenses)),
         ("nodelist", ",".join(request.nodelist)), ("exclude", ",".join(request.exclude)),
         ("gpus", _gpus(request.gpus)), ("gpus-per-node", _gpus(request.gpus_per_node)),
         ("gpus-per-task", _gpus(request.gpus_per_task)),
@@ -154,7 +163,7 @@ def to_command_line(spec: JobSpec) -> list[str]:
         words.append(f"--nodes={least}" if least == most else f"--nodes={least}-{most}")
     numbers = (
         ("ntasks", request.tasks, 0), ("ntasks-per-node", request.tasks_per_node, 0),
-        ("cpus-per-task", request.cpus_per_task, 1), ("nice", spec.nice, 0),
+        ("cpus-per-task", request.cpus_per_task, 1), ("cpus-per-gpu", request.cpus_per_gpu, 0), ("nice", spec.nice, 0),
     )  # fmt: skip
     words += [f"--{name}={value}" for name, value, default in numbers if value != default]
     memory = (("mem", request.mem_per_node_mib), ("mem-per-cpu", request.mem_per_cpu_mib),
@@ -164,6 +173,12 @@ def to_command_line(spec: JobSpec) -> list[str]:
         words.append(f"--gres=shard:{request.share_type + ':' if request.share_type else ''}{request.shards}")
     if request.vram_mib:
         words.append(f"--vram={request.vram_mib}M")
+    if request.switches:
+        wait = f"@{format_limit(request.switches_wait_s)}" if request.switches_wait_s else ""
+        words.append(f"--switches={request.switches}{wait}")
+    if spec.begin:
+        begin = datetime.fromtimestamp(spec.begin, timezone(timedelta(seconds=utc_offset_s)))
+        words.append(f"--begin={begin:%Y-%m-%dT%H:%M:%S}")
     if request.time_limit_s is not None:
         words.append(f"--time={format_limit(request.time_limit_s)}")
     if spec.array:
@@ -171,7 +186,9 @@ def to_command_line(spec: JobSpec) -> list[str]:
     if spec.dependency:
         words.append(f"--dependency={write_dependency(spec.dependency)}")
     flags = (
-        ("--exclusive", request.exclusive), ("--hold", bool(spec.hold)), ("--no-requeue", not spec.requeue),
+        ("--exclusive", request.exclusive), ("--oversubscribe", request.oversubscribe),
+        ("--contiguous", request.contiguous), ("--gres-flags=enforce-binding", request.near_gpus),
+        ("--hold", bool(spec.hold)), ("--no-requeue", not spec.requeue),
         ("--launch=tasks", request.launch == "tasks"), ("--open-mode=append", spec.open_mode == "append"),
     )  # fmt: skip
     return words + [word for word, wanted in flags if wanted]
@@ -184,6 +201,10 @@ def write_dependency(dependency: Dependency) -> str:
         delay = f"+{term.delay_s // 60}" if term.delay_s else ""
         terms.append(":".join([term.kind, *(f"{job}{delay}" for job in term.jobs)]))
     return ("?" if dependency.any_of else ",").join(terms)
+
+
+def _licenses(licenses: tuple[LicenseCount, ...]) -> str:
+    return ",".join(f"{one.name}:{one.count}" for one in licenses)
 
 
 def _gpus(gpus: tuple[GpuCount, ...]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from flagplot_wire import values
+from flagplot_wire import constraint, values
 from flagplot_wire.errors import Refused
 from flagplot_wire.hostlist import expand_hosts
 from flagplot_wire.units import parse_begin, parse_count, parse_memory, parse_time_limit
@@ -23,7 +23,8 @@ class When:
 Draft = dict[str, Any]
 """Fields of `JobSpec` and `Request` by name, and `export`, as the options set them."""
 
-Setter = Callable[[Draft, str, When], None]
+Setter = Callable[[Draft, str, When], str | None]
+"""Reads a value into the draft; returns what part of it has no effect yet, if any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +79,21 @@ def _gres(draft: Draft, value: str, when: When) -> None:
     draft["gpus_per_node"], draft["shards"], draft["share_type"] = values.parse_gres(value)
 
 
+def _gres_flags(draft: Draft, value: str, when: When) -> str | None:
+    flags = values.parse_gres_flags(value)
+    draft["near_gpus"] = "enforce-binding" in flags
+    return ",".join(flag for flag in flags if flag != "enforce-binding") or None
+
+
+def _switches(draft: Draft, value: str, when: When) -> None:
+    draft["switches"], draft["switches_wait_s"] = values.parse_switches(value)
+
+
+def _constraint(draft: Draft, value: str, when: When) -> None:
+    constraint.parse(value)
+    draft["constraint"] = value.strip()
+
+
 def _begin(draft: Draft, value: str, when: When) -> None:
     draft["begin"] = parse_begin(value, when.now, when.utc_offset_s)
 
@@ -101,7 +117,11 @@ def _choice(field: str, *words: str) -> Setter:
 def _exclusive(draft: Draft, value: str, when: When) -> None:
     if value not in ("", "user"):
         raise Refused("bad_value", f"{value!r}: --exclusive takes nothing or =user")
-    draft["exclusive"] = True
+    draft["exclusive"], draft["oversubscribe"] = True, False
+
+
+def _oversubscribe(draft: Draft, value: str, when: When) -> None:
+    draft["exclusive"], draft["oversubscribe"] = False, True
 
 
 def _nothing(draft: Draft, value: str, when: When) -> None:
@@ -115,7 +135,6 @@ def _hosts(field: str) -> Setter:
 _Argument = Literal["none", "required", "optional"]
 _WITHOUT_EFFECT: tuple[tuple[str, str, _Argument], ...] = (
     ("acctg-freq", "", "required"),
-    ("contiguous", "", "none"),
     ("core-spec", "S", "required"),
     ("cores-per-socket", "", "required"),
     ("cpu-freq", "", "required"),
@@ -125,11 +144,9 @@ _WITHOUT_EFFECT: tuple[tuple[str, str, _Argument], ...] = (
     ("extra-node-info", "B", "required"),
     ("gpu-bind", "", "required"),
     ("gpu-freq", "", "required"),
-    ("gres-flags", "", "required"),
     ("hint", "", "required"),
     ("ignore-pbs", "", "none"),
     ("kill-on-invalid-dep", "", "required"),
-    ("licenses", "L", "required"),
     ("mail-type", "", "required"),
     ("mail-user", "", "required"),
     ("mem-bind", "", "required"),
@@ -138,17 +155,14 @@ _WITHOUT_EFFECT: tuple[tuple[str, str, _Argument], ...] = (
     ("ntasks-per-core", "", "required"),
     ("ntasks-per-gpu", "", "required"),
     ("ntasks-per-socket", "", "required"),
-    ("oversubscribe", "s", "none"),
     ("overcommit", "O", "none"),
     ("prefer", "", "required"),
     ("profile", "", "required"),
     ("propagate", "", "optional"),
     ("quiet", "Q", "none"),
-    ("reservation", "", "required"),
     ("signal", "", "required"),
     ("sockets-per-node", "", "required"),
     ("spread-job", "", "none"),
-    ("switches", "", "required"),
     ("threads-per-core", "", "required"),
     ("time-min", "", "required"),
     ("tmp", "", "required"),
@@ -167,7 +181,12 @@ OPTIONS: tuple[Option, ...] = (
     Option("begin", "b", "required", "TIME", "Start not before: now+1hour, 16:00, 2026-12-24T18:00.", _begin),
     Option("chdir", "D", "required", "DIR", "Folder that the job works in.", _text("work_dir")),
     Option("comment", "", "required", "TEXT", "A comment, shown with the job.", _text("comment")),
-    Option("constraint", "C", "required", "FEATURES", "Node features: a100, nvlink&ssd, a|b.", _text("constraint")),
+    Option(
+        "constraint", "C", "required", "FEATURES",
+        "Node features: a100, nvlink&ssd, a|b, (a|b)&!c, [a|b] one for all nodes, a*2 for two nodes.", _constraint,
+    ),
+    Option("contiguous", "", "none", "", "Nodes that follow one another by name.", _fixed("contiguous", True)),
+    Option("cpus-per-gpu", "", "required", "N", "CPUs for each whole GPU, instead of --cpus-per-task.", _whole("cpus_per_gpu")),
     Option("cpus-per-task", "c", "required", "N", "CPUs for each task.", _whole("cpus_per_task")),
     Option(
         "dependency", "d", "required", "LIST", "Wait for jobs: afterok:41, afterany:41:42, after:41+10, singleton.",
@@ -185,6 +204,10 @@ OPTIONS: tuple[Option, ...] = (
         "gpus-per-task", "", "required", "[TYPE:]N", "Whole GPUs for each task.", _value("gpus_per_task", values.parse_gpus)
     ),
     Option("gres", "", "required", "LIST", "gpu[:TYPE][:N] on each node, or shard:N of one GPU.", _gres),
+    Option(
+        "gres-flags", "", "required", "LIST",
+        "enforce-binding: start only with CPUs on the NUMA nodes of the job's GPUs.", _gres_flags,
+    ),
     Option("hold", "H", "none", "", "Submit held; `flagplot release` lets it go.", _fixed("hold", "user")),
     Option("input", "i", "required", "PATTERN", "File for standard input.", _text("stdin")),
     Option("job-name", "J", "required", "NAME", "Name of the job; the script's name without it.", _text("name")),
@@ -193,6 +216,8 @@ OPTIONS: tuple[Option, ...] = (
         "batch: the script runs once, on the first node; tasks: once for each task, with its rank.",
         _choice("launch", "batch", "tasks"),
     ),
+    Option("licenses", "L", "required", "NAME[:N],...", "Licenses of the cluster to take while running: matlab:2,ansys.",
+           _value("licenses", values.parse_licenses)),
     Option("mem", "", "required", "SIZE", "Memory on each node; 0 is all of it.", _value("mem_per_node_mib", parse_memory)),
     Option("mem-per-cpu", "", "required", "SIZE", "Memory for each CPU.", _value("mem_per_cpu_mib", parse_memory)),
     Option("mem-per-gpu", "", "required", "SIZE", "Memory for each GPU.", _value("mem_per_gpu_mib", parse_memory)),
@@ -206,9 +231,14 @@ OPTIONS: tuple[Option, ...] = (
            _choice("open_mode", "append", "truncate")),
     Option("output", "o", "required", "PATTERN", "File for standard output: %j job, %A array, %a index, %x name, %N node.",
            _text("stdout")),
+    Option("oversubscribe", "s", "none", "", "Accept other jobs on its nodes where a partition gives whole nodes.",
+           _oversubscribe),
     Option("partition", "p", "required", "NAME", "Partition to run in.", _text("partition")),
     Option("qos", "q", "required", "NAME", "Quality of service.", _text("qos")),
     Option("requeue", "", "none", "", "Start the job again when its node fails (the default).", _fixed("requeue", True)),
+    Option("reservation", "", "required", "NAME", "Run in this reservation.", _text("reservation")),
+    Option("switches", "", "required", "N[@TIME]",
+           "At most so many leaf switches; after waiting TIME (as --time) any number will do.", _switches),
     Option("time", "t", "required", "LIMIT", "Time limit: minutes, 2:00:00, 1-12 (days-hours); 0 for none.",
            _value("time_limit_s", parse_time_limit)),
     Option("vram", "", "required", "SIZE", "A share of one GPU with this much memory, rounded up to shards.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -31,6 +32,10 @@ FIELDS: tuple[Field, ...] = (
     Field("time", "Time limit", "--time", "2:00:00 or 1-12 (days-hours)"),
     Field("array", "Array", "--array", "0-9%2"),
     Field("dependency", "Dependency", "--dependency", "afterok:41"),
+    Field("account", "Account", "--account", "your default"),
+    Field("qos", "QoS", "--qos", "the account's"),
+    Field("reservation", "Reservation", "--reservation", "none"),
+    Field("licenses", "Licenses", "--licenses", "matlab:2"),
     Field("output", "Output file", "--output", "slurm-%j.out"),
     Field("workdir", "Work directory", "--chdir", ""),
 )
@@ -61,4 +66,4 @@ def source_of(draft: Mapping[str, str]) -> str:
 
 def fields_named(message: str) -> list[str]:
     """The fields whose option an error names."""
-    return [field.name for field in FIELDS if field.option in message]
+    return [field.name for field in FIELDS if re.search(rf"{field.option}(?![\w-])", message)]

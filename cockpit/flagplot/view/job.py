@@ -9,7 +9,7 @@ from flagplot_wire.alloc import NodeAlloc
 from flagplot_wire.hostlist import compress_hosts
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.indices import compress_indices
-from flagplot_wire.job import NO_LIMIT, Dependency, Forecast, Job, Reason, State, Why
+from flagplot_wire.job import NO_LIMIT, Dependency, Forecast, Job, Reason, Request, State, Why
 from flagplot_wire.telemetry import JobSample
 from flagplot_wire.text import clean
 
@@ -73,6 +73,8 @@ def detail(mirror: Mirror, job: Job, now: int) -> list[Line]:
     lines.append(("Partition", clean(spec.partition) or "(default)", "plain"))
     if spec.account or spec.qos:
         lines.append(("Account", f"{clean(spec.account) or '-'}  QoS {clean(spec.qos) or '-'}", "plain"))
+    if spec.reservation:
+        lines.append(("Reservation", clean(spec.reservation), "plain"))
     lines.append(("Submitted", _when(status.submit_time, now), "plain"))
     if spec.begin > now and status.state == State.PENDING:
         lines.append(("Not before", _when(spec.begin, now), "plain"))
@@ -141,7 +143,8 @@ def request_words(job: Job) -> str:
         parts.append(f"{request.tasks} tasks")
     if request.tasks_per_node:
         parts.append(f"{request.tasks_per_node} tasks per node")
-    parts.append(f"{request.cpus_per_task} CPU{'s' if request.cpus_per_task != 1 else ''} per task")
+    cpus, each = (request.cpus_per_gpu, "GPU") if request.cpus_per_gpu else (request.cpus_per_task, "task")
+    parts.append(f"{cpus} CPU{'s' if cpus != 1 else ''} per {each}")
     for amount, per in (
         (request.mem_per_node_mib, "node"),
         (request.mem_per_cpu_mib, "CPU"),
@@ -167,7 +170,21 @@ def request_words(job: Job) -> str:
         parts.append("not on " + compress_hosts(request.exclude))
     if request.constraint:
         parts.append("with " + clean(request.constraint))
-    return " · ".join(parts)
+    return " · ".join(parts + _conditions(request))
+
+
+def _conditions(request: Request) -> list[str]:
+    """What it asks for beside CPUs, memory, GPUs and nodes."""
+    parts = []
+    if request.switches:
+        wait = f" for {short_span(request.switches_wait_s)}" if request.switches_wait_s else ""
+        parts.append(f"at most {request.switches} switch{'es' if request.switches != 1 else ''}{wait}")
+    flags = (("neighbours", request.contiguous), ("CPUs near the GPUs", request.near_gpus),
+             ("shares its nodes", request.oversubscribe))  # fmt: skip
+    parts += [words for words, wanted in flags if wanted]
+    if request.licenses:
+        parts.append("licenses " + ", ".join(f"{clean(one.name)}:{one.count}" for one in request.licenses))
+    return parts
 
 
 def dependency_words(dependency: Dependency) -> str:

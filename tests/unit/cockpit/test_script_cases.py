@@ -8,7 +8,7 @@ import pytest
 
 from flagplot.script.build import build, parse_arguments, parse_script, to_command_line, wrap_script
 from flagplot_wire.errors import Refused
-from flagplot_wire.job import GpuCount, JobSpec
+from flagplot_wire.job import GpuCount, JobSpec, LicenseCount
 
 
 def read(script: str, *cli: str, **environment: str) -> tuple[JobSpec, list[str], dict[str, str]]:
@@ -147,6 +147,61 @@ def test_flagplot_lines_hold_our_own() -> None:
 )  # fmt: skip
 def test_export(export: str, expected: dict[str, str]) -> None:
     assert read("#!/bin/sh\ntrue\n", f"--export={export}", A="1", B="2")[2] == expected
+
+
+def test_options_of_a_shared_cluster() -> None:
+    spec, warnings, _ = read(
+        "#!/bin/sh\n#SBATCH -L matlab:2,ansys@lic1,matlab -A physics -q long --reservation=course\n"
+        "#SBATCH --switches=1@2:00:00 --contiguous -s --gpus=8 --cpus-per-gpu=4 --gres-flags=enforce-binding\ntrue\n"
+    )
+    request = spec.request
+    assert (spec.account, spec.qos, spec.reservation, warnings) == ("physics", "long", "course", [])
+    assert request.licenses == (LicenseCount("matlab", 3), LicenseCount("ansys@lic1"))
+    assert (request.switches, request.switches_wait_s, request.contiguous) == (1, 7_200, True)
+    assert (request.cpus_per_gpu, request.near_gpus, request.oversubscribe) == (4, True, True)
+
+
+def test_the_later_of_contrary_options_wins() -> None:
+    script = "#!/bin/sh\n#SBATCH --exclusive --gres-flags=enforce-binding -L matlab\ntrue\n"
+    request = read(script)[0].request
+    assert (request.exclusive, request.oversubscribe, request.near_gpus) == (True, False, True)
+    request = read(script, "-s", "--gres-flags=disable-binding", "--licenses=")[0].request
+    assert (request.exclusive, request.oversubscribe, request.near_gpus, request.licenses) == (False, True, False, ())
+    request = read(script, "-s", "--exclusive")[0].request
+    assert (request.exclusive, request.oversubscribe) == (True, False)
+
+
+def test_gres_flags_without_effect_are_named() -> None:
+    spec, warnings, _ = read("#!/bin/sh\n#SBATCH --gres-flags=enforce-binding,one-task-per-sharing\ntrue\n")
+    assert spec.request.near_gpus
+    assert warnings == ["train.sh line 2: --gres-flags=one-task-per-sharing has no effect yet"]
+    for idle in ("--mincpus=4", "--hint=nomultithread", "--threads-per-core=1", "-B 2:8", "--time-min=10"):
+        assert "has no effect yet" in read(f"#!/bin/sh\n#SBATCH {idle}\ntrue\n")[1][0], idle
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ("-L matlab:x", "names no licenses at 'matlab:x'"),
+        ("-L 'a|b'", "any would do"),
+        ("--switches=0", "at least 1"),
+        ("--switches=2@soon", "'soon' is no time limit"),
+        ("--gres-flags=near", "no GRES flag 'near'"),
+        ("--cpus-per-gpu=4", "without whole GPUs"),
+        ("--cpus-per-gpu=4 -G 1 -c 2", "only one of --cpus-per-task and --cpus-per-gpu"),
+        ("--cpus-per-gpu=0 -G 1", "at least 1"),
+        ("-C 'a&'", "train.sh line 2: -C a&: 'a&' is no constraint: a feature is missing (character 3)"),
+        ("-N 4 -C '[rack1*2&rack2*4]'", "counts 6 nodes, more than the 4"),
+    ],
+)
+def test_what_a_shared_cluster_refuses(options: str, words: str) -> None:
+    assert words in refusal(f"#!/bin/sh\n#SBATCH {options}\ntrue\n")
+
+
+def test_a_constraint_may_count_the_nodes_of_the_tasks() -> None:
+    options = "-n 12 --ntasks-per-node=2 -C '[rack1*2&(rack2|rack3)*4]&!old'"
+    spec, _, _ = read(f"#!/bin/sh\n#SBATCH {options}\ntrue\n")
+    assert spec.request.constraint == "[rack1*2&(rack2|rack3)*4]&!old"
 
 
 OPTIONS: dict[str, Any] = {"--gres=shard:3": 3, "--vram=10G -t 1-0 -J x": 0, "-N 2-4 -n 8 --mem-per-cpu=2G --hold --array=0-9%2": 0,

@@ -12,7 +12,7 @@ from flagplot.view.draft import FIELDS, fields_named, options_of, source_of
 from flagplot.view.job import bar, detail, headline, request_words, usage, why
 from flagplot_wire.errors import Refused
 from flagplot_wire.ids import JobNumber
-from flagplot_wire.job import Forecast, Reason, Why
+from flagplot_wire.job import Forecast, GpuCount, LicenseCount, Reason, Request, Why
 
 _spec = importlib.util.spec_from_file_location("sample_cluster", Path(__file__).with_name("sample_cluster.py"))
 assert _spec and _spec.loader
@@ -97,11 +97,29 @@ def test_requests_in_words() -> None:
     )
 
 
+def test_what_a_shared_cluster_is_asked_in_words() -> None:
+    job = sample.sample_mirror().jobs[JobNumber(43)]
+    request = Request(
+        gpus=(GpuCount(8),), cpus_per_gpu=4, constraint="a|b", switches=1, switches_wait_s=7_200, contiguous=True,
+        near_gpus=True, oversubscribe=True, licenses=(LicenseCount("matlab", 2), LicenseCount("an\x1bsys")),
+    )  # fmt: skip
+    asked = msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, request=request, reservation="course"))
+    assert request_words(asked) == (
+        "1 node · 4 CPUs per GPU · 8 GPU · with a|b · at most 1 switch for 2h · neighbours · CPUs near the GPUs"
+        " · shares its nodes · licenses matlab:2, an␛sys:1"
+    )
+    assert "Reservation: course" in lines(detail(sample.sample_mirror(), asked, sample.NOW))
+
+
 def test_a_draft_becomes_options() -> None:
     draft = {"name": "a b", "gpus": "h100:2", "shards": "3", "memory": " ", "command": "x"}
     assert options_of(draft) == ["--job-name=a b", "--gpus-per-node=h100:2", "--gres=shard:3"]
     assert source_of(draft) == "command"
+    assert options_of({"licenses": "matlab:2", "qos": "long", "account": "physics", "reservation": "course"}) == [
+        "--account=physics", "--qos=long", "--reservation=course", "--licenses=matlab:2",
+    ]  # fmt: skip
     assert fields_named("--mem=oops is no size") == ["memory"]
+    assert fields_named("--gres-flags=x: there is no GRES flag") == [] and fields_named("--gres=x") == ["shards"]
     assert len({field.name for field in FIELDS}) == len(FIELDS)
 
 
