@@ -167,6 +167,12 @@ def fingerprint(state: State) -> dict[str, Any]:
         "active": set(state.active),
         "elements": {number: dict(elements) for number, elements in state.elements.items()},
         "names": {key: list(numbers) for key, numbers in state.names.items()},
+        "accounts": dict(state.accounts),
+        "associations": dict(state.associations),
+        "qos": dict(state.qos),
+        "reservations": dict(state.reservations),
+        "usage": (state.usage_at, dict(state.usage)),
+        "submitted": dict(state.submitted),
         "next_number": state.next_number,
         "epoch": state.epoch,
     }
