@@ -172,6 +172,7 @@ def fingerprint(state: State) -> dict[str, Any]:
         "qos": dict(state.qos),
         "reservations": dict(state.reservations),
         "usage": (state.usage_at, dict(state.usage)),
+        "default_accounts": dict(state.default_accounts),
         "submitted": dict(state.submitted),
         "next_number": state.next_number,
         "epoch": state.epoch,

@@ -12,6 +12,7 @@ from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Job
 from flagplot_wire.job import State as JobState
 from flagplot_wire.node import Node
+from flagplotd.core import reservations
 from flagplotd.core.lifecycle import attempt_ended, part_ended
 from flagplotd.core.orders import LaunchOn, StopOn
 from flagplotd.core.stepper import Stepper
@@ -158,6 +159,7 @@ def tick(step: Stepper) -> None:
     if not 0 <= step.now - step.state.swept_at < SWEEP_S:
         step.state.swept_at = step.now
         _forget(step)
+    reservations.tick(step)
     _wake(step)
 
 

@@ -13,7 +13,7 @@ from flagplot_wire.ids import JobNumber
 from flagplot_wire.indices import mask_of
 from flagplot_wire.job import Job
 from flagplot_wire.job import State as JobState
-from flagplot_wire.policy import ROOT, Account, Record, kind_of
+from flagplot_wire.policy import ROOT, Account, Association, Record, kind_of
 from flagplotd.core.limits import scopes, weight
 from flagplotd.core.state import NodeUse, State
 
@@ -57,6 +57,7 @@ def apply(state: State, body: ev.Body) -> None:
             _records(state, kind).pop(key, None)
             if kind == "user":
                 state.usage.pop(key, None)
+                _not_default(state, key)
             elif kind == "account" and f"account:{key}" in state.submitted:
                 _count_again(state)
         case ev.UsageUpdated(time, usage):
@@ -101,8 +102,18 @@ def put_record(state: State, record: Record) -> None:
         old = state.accounts.get(record.name)
         moved = (old.parent if old is not None else ROOT) != record.parent
     records[record.key] = record
+    if isinstance(record, Association):
+        _not_default(state, record.key)
+        if record.default:
+            state.default_accounts[record.user] = record.account
     if moved:
         _count_again(state)
+
+
+def _not_default(state: State, key: str) -> None:
+    user, _, account = key.partition("@")
+    if state.default_accounts.get(user) == account:
+        del state.default_accounts[user]
 
 
 def _records(state: State, kind: str) -> dict[str, Any]:

@@ -126,4 +126,7 @@ def _counts(state: State) -> list[str]:
         if jobs := weight(job):
             counted.update(dict.fromkeys(scopes(state, job.user, job.spec), jobs))
     wrong = {key for key in {*counted, *state.submitted} if counted[key] != state.submitted.get(key, 0)}
+    defaults = {one.user: one.account for one in state.associations.values() if one.default}
+    if defaults != state.default_accounts or len(defaults) != sum(one.default for one in state.associations.values()):
+        return [f"default accounts are {state.default_accounts}, the associations say {defaults}"]
     return [f"{key}: {state.submitted.get(key, 0)} jobs are counted, there are {counted[key]}" for key in sorted(wrong)]

@@ -76,6 +76,24 @@ def limit_chain(state: State, user: str, spec: JobSpec) -> list[Limited]:
     return [limited for limited in found if limited[2] != NONE]
 
 
+def allowed_qos(state: State, user: str, account: str) -> tuple[str, ...]:
+    """The QoS that jobs of this user in this account may use: the nearest list there is; empty: all."""
+    association = state.associations.get(f"{user}@{account}")
+    lists = [association.qos] if association is not None else []
+    lists += [state.accounts[name].qos for name in chain(state, account) if name in state.accounts]
+    return next((names for names in lists if names), ())
+
+
+def default_qos(state: State, user: str, account: str) -> str:
+    """The QoS of a job that names none: the nearest default that is allowed, else the first allowed one."""
+    allowed = allowed_qos(state, user, account)
+    association = state.associations.get(f"{user}@{account}")
+    defaults = [association.default_qos] if association is not None else []
+    defaults += [state.accounts[name].default_qos for name in chain(state, account) if name in state.accounts]
+    found = next((name for name in defaults if name and (not allowed or name in allowed)), "")
+    return found or (allowed[0] if allowed else "")
+
+
 def weight(job: Job) -> int:
     """How many pending and running jobs a record stands for: an array's are its waiting elements."""
     if job.status.state.ended:
