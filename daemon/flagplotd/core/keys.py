@@ -21,6 +21,8 @@ from flagplotd.core import values as read
 
 Kinds = Literal["account", "user", "qos", "partition", "reservation"]
 R = TypeVar("R", bound=Struct)
+MAX_HINTS = 100
+"""Words in a hint; every table of settings is shorter."""
 
 
 class Key(Struct, frozen=True):
@@ -202,10 +204,13 @@ def find(kind: Kinds, text: str) -> Key:
 
 
 def near(text: str, known: Iterable[str]) -> str:
-    """A hint: the nearest of the known words, or all of them."""
+    """A hint: the nearest of the known words, or the first of them."""
     words = list(known)
     close = difflib.get_close_matches(text.strip().lower().replace("_", "-"), words, 1, 0.5)
-    return f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(words)}"
+    if close:
+        return f"did you mean {close[0]!r}?"
+    more = f" and {len(words) - MAX_HINTS} more" if len(words) > MAX_HINTS else ""
+    return f"there are: {', '.join(words[:MAX_HINTS])}{more}"
 
 
 def changed(record: R, kind: Kinds, values: Mapping[str, str], now: int) -> R:
