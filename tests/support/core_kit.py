@@ -10,8 +10,8 @@ from flagplot_wire.events import Body
 from flagplot_wire.ids import Epoch, JobNumber
 from flagplot_wire.job import ArraySpec, Job, JobSpec, Request
 from flagplot_wire.node import Gpu, Inventory, Partition
-from flagplot_wire.replies import Acted, Submitted
-from flagplot_wire.requests import Act, DrainNodes, RemoveNodes, ResumeNodes, Update
+from flagplot_wire.replies import Acted, Failure, Submitted
+from flagplot_wire.requests import Act, ChangePolicy, DrainNodes, RemoveNodes, ResumeNodes, Update
 from flagplotd.core import invariants
 from flagplotd.core import stimuli as st
 from flagplotd.core.apply import apply
@@ -21,6 +21,7 @@ from flagplotd.core.step import step
 
 ALICE = Who("alice", 1001, 1001)
 BOB = Who("bob", 1002, 1002)
+ADMIN = Who("root", 0, 0, ("user", "admin"))
 OPERATOR = Who("olga", 1003, 1003, ("user", "operator"))
 
 
@@ -148,6 +149,15 @@ class Driver:
         """Remove nodes; returns the reply."""
         return self.do(st.Remove(who, RemoveNodes(nodes))).reply
 
+    def change(self, verb: Any, kind: Any, *names: str, who: Who = ADMIN, **values: str) -> list[str]:
+        """Change policy; returns the words of what was done, or error and sentence, of each name (or once of all)."""
+        request = ChangePolicy(verb, kind, names, {key.replace("_", "-"): value for key, value in values.items()})
+        reply = self.do(st.ChangeRecords(who, request)).reply
+        if isinstance(reply, Failure):
+            return [f"{reply.code}: {reply.message} ({reply.hint})"]
+        assert isinstance(reply, Acted), reply
+        return [f"{one.error}: {one.message}" if one.error else one.message for one in reply.results]
+
     def replayed(self) -> State:
         """A fresh state made from the events alone."""
         state = State(settings=self.state.settings)
@@ -167,8 +177,14 @@ def fingerprint(state: State) -> dict[str, Any]:
         "active": set(state.active),
         "elements": {number: dict(elements) for number, elements in state.elements.items()},
         "names": {key: list(numbers) for key, numbers in state.names.items()},
+        "accounts": dict(state.accounts),
+        "associations": dict(state.associations),
+        "qos": dict(state.qos),
+        "reservations": dict(state.reservations),
+        "usage": (state.usage_at, dict(state.usage)),
+        "default_accounts": dict(state.default_accounts),
+        "submitted": dict(state.submitted),
         "next_number": state.next_number,
         "epoch": state.epoch,
-        "usage": dict(state.usage),
         "usage_at": state.usage_at,
     }

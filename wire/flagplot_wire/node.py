@@ -106,7 +106,8 @@ class Node(Struct, frozen=True, omit_defaults=True):
 
 
 class Partition(Struct, frozen=True, omit_defaults=True):
-    """A partition: which nodes, whose limits. Times are seconds; 0 is "no limit". `qos` adds that QoS's limits."""
+    """A partition: which nodes, whose limits. Times are seconds; 0 is "no limit". `qos` adds that QoS's limits.
+    `added_by` is who made it while the controller ran (empty: it comes from the configuration)."""
 
     name: str
     nodes: tuple[str, ...] = ()
@@ -124,6 +125,7 @@ class Partition(Struct, frozen=True, omit_defaults=True):
     qos: str = ""
     preempt_mode: PreemptMode = ""
     grace_s: int = 0
+    added_by: str = ""
 
     def has(self, node: str) -> bool:
         """True when the node belongs to this partition."""

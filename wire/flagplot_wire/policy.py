@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, cast
 
 from msgspec import Struct
 
@@ -131,6 +131,11 @@ class Reservation(Struct, frozen=True, omit_defaults=True, tag="reservation"):
 Record = Account | Association | Qos | Reservation
 Kind = Literal["account", "user", "qos", "reservation"]
 """The tags of `Record`."""
+
+
+def kind_of(record: Record) -> Kind:
+    """The kind of a record."""
+    return cast(Kind, record.__struct_config__.tag)
 
 
 class Usage(Struct, frozen=True):

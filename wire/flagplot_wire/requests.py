@@ -42,7 +42,8 @@ class Act(Struct, frozen=True, omit_defaults=True, tag="act"):
 
 
 class Update(Struct, frozen=True, omit_defaults=True, tag="update"):
-    """`Acted`: change jobs. Only what is not None changes; `time_limit` is text as `-t` takes it."""
+    """`Acted`: change jobs. Only what is not None changes; `time_limit` is text as `-t` takes it, `licenses` as
+    `--licenses` does. An empty account or QoS gives the default, an empty reservation or license none."""
 
     jobs: tuple[str, ...]
     time_limit: str | None = None
@@ -59,6 +60,10 @@ class Update(Struct, frozen=True, omit_defaults=True, tag="update"):
     nodes: str | None = None
     array_limit: int | None = None
     requeue: bool | None = None
+    account: str | None = None
+    qos: str | None = None
+    reservation: str | None = None
+    licenses: str | None = None
 
 
 class DrainNodes(Struct, frozen=True, tag="drain"):
@@ -122,7 +127,8 @@ class ChangePolicy(Struct, frozen=True, omit_defaults=True, tag="change_policy")
     """`Acted`: add, modify or remove accounts, users (associations), QoS, partitions or reservations by name.
 
     `values` are settings by key as people write them (`{"shares": "10", "max-gpus": "64"}`); an empty value
-    takes a limit away. A user's account is the value `account`.
+    takes a limit away, and `+a,b` or `-a` adds to a list or takes from it. A user's account is the value
+    `account`, or the name is `ada@physics`.
     """
 
     verb: Literal["add", "modify", "remove"]

@@ -12,7 +12,7 @@ from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Job
 from flagplot_wire.job import State as JobState
 from flagplot_wire.node import Node
-from flagplotd.core import usage
+from flagplotd.core import reservations, usage
 from flagplotd.core.lifecycle import attempt_ended, part_ended
 from flagplotd.core.orders import LaunchOn, StopOn
 from flagplotd.core.stepper import Stepper
@@ -161,6 +161,7 @@ def tick(step: Stepper) -> None:
         step.state.swept_at = step.now
         _forget(step)
     usage.update_when_due(step)
+    reservations.tick(step)
     _wake(step)
 
 

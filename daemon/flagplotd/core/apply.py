@@ -13,6 +13,8 @@ from flagplot_wire.ids import JobNumber
 from flagplot_wire.indices import mask_of
 from flagplot_wire.job import Job
 from flagplot_wire.job import State as JobState
+from flagplot_wire.policy import ROOT, Account, Association, Record, kind_of
+from flagplotd.core.limits import scopes, weight
 from flagplotd.core.state import NodeUse, State
 
 HOLDING = frozenset({JobState.RUNNING, JobState.SUSPENDED, JobState.COMPLETING})
@@ -41,15 +43,23 @@ def apply(state: State, body: ev.Body) -> None:
             if name in state.use and not state.use[name].jobs:
                 del state.use[name]
         case ev.PartitionChanged(partition):
+            old = state.partitions.get(partition.name)
             state.partitions[partition.name] = partition
+            if (old.qos if old is not None else "") != partition.qos:
+                _count_again(state)
         case ev.PartitionRemoved(name):
-            state.partitions.pop(name, None)
+            gone = state.partitions.pop(name, None)
+            if gone is not None and gone.qos:
+                _count_again(state)
         case ev.PolicyChanged(record):
-            _records(state, str(record.__struct_config__.tag))[record.key] = record
+            put_record(state, record)
         case ev.PolicyRemoved(kind, key):
             _records(state, kind).pop(key, None)
             if kind == "user":
                 state.usage.pop(key, None)
+                _not_default(state, key)
+            elif kind == "account" and f"account:{key}" in state.submitted:
+                _count_again(state)
         case ev.UsageUpdated(time, usage):
             state.usage_at = time
             state.usage.update((entry.key, entry) for entry in usage)
@@ -58,7 +68,7 @@ def apply(state: State, body: ev.Body) -> None:
 
 
 def put_job(state: State, job: Job) -> None:
-    """Store a job's record and keep what follows from it: use, pending, active, elements, next number."""
+    """Store a job's record and keep what follows from it: use, pending, active, elements, counts, next number."""
     number = job.number
     before = state.jobs.get(number)
     if before is not None:
@@ -66,7 +76,9 @@ def put_job(state: State, job: Job) -> None:
             _account(state, before, -1)
         if (before.user, before.spec.name) != (job.user, job.spec.name):
             _name(state, before, False)
+        _count(state, before, -1)
     state.jobs[number] = job
+    _count(state, job, 1)
     if holds(job):
         _account(state, job, 1)
     _member(state.active, number, holds(job))
@@ -81,6 +93,27 @@ def put_job(state: State, job: Job) -> None:
     state.next_number = max(state.next_number, number + 1)
     if job.status.state is not JobState.PENDING:
         state.forecasts.pop(number, None)
+
+
+def put_record(state: State, record: Record) -> None:
+    """Store an account, association, QoS or reservation."""
+    records, moved = _records(state, kind_of(record)), False
+    if isinstance(record, Account) and f"account:{record.name}" in state.submitted:
+        old = state.accounts.get(record.name)
+        moved = (old.parent if old is not None else ROOT) != record.parent
+    records[record.key] = record
+    if isinstance(record, Association):
+        _not_default(state, record.key)
+        if record.default:
+            state.default_accounts[record.user] = record.account
+    if moved:
+        _count_again(state)
+
+
+def _not_default(state: State, key: str) -> None:
+    user, _, account = key.partition("@")
+    if state.default_accounts.get(user) == account:
+        del state.default_accounts[user]
 
 
 def _records(state: State, kind: str) -> dict[str, Any]:
@@ -116,6 +149,23 @@ def _name(state: State, job: Job, wanted: bool) -> None:
             del state.names[key]
 
 
+def _count(state: State, job: Job, sign: int) -> None:
+    jobs = weight(job)
+    for key in scopes(state, job.user, job.spec) if jobs else ():
+        left = state.submitted.get(key, 0) + sign * jobs
+        if left:
+            state.submitted[key] = left
+        else:
+            del state.submitted[key]
+
+
+def _count_again(state: State) -> None:
+    """An account moved or a partition has another QoS: the keys of its jobs are others."""
+    state.submitted.clear()
+    for job in state.jobs.values():
+        _count(state, job, 1)
+
+
 def _member(numbers: set[JobNumber], number: JobNumber, wanted: bool) -> None:
     if wanted:
         numbers.add(number)
@@ -143,6 +193,7 @@ def _forget(state: State, number: JobNumber) -> None:
     if holds(job):
         _account(state, job, -1)
     _name(state, job, False)
+    _count(state, job, -1)
     state.active.discard(number)
     state.pending.discard(number)
     state.forecasts.pop(number, None)

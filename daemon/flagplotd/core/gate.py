@@ -15,6 +15,7 @@ from flagplot_wire.node import Partition
 from flagplot_wire.replies import Submitted
 from flagplot_wire.text import clean
 from flagplot_wire.units import format_limit
+from flagplotd.core.admission import ADMITTED_BY, admit
 from flagplotd.core.state import State, Who
 from flagplotd.core.stepper import Stepper
 from flagplotd.core.stimuli import SubmitJob
@@ -52,8 +53,9 @@ def submit(step: Stepper, stimulus: SubmitJob) -> Submitted:
     return Submitted(number)
 
 
-def check_spec(state: State, spec: JobSpec, who: Who) -> JobSpec:
-    """The spec with what the cluster fills in; raises `Refused` for what it cannot take."""
+def check_spec(state: State, spec: JobSpec, who: Who, before: Job | None = None) -> JobSpec:
+    """The spec with what the cluster fills in; raises `Refused` for what it cannot take. `before` is the job that
+    it changes: what let that in is not looked at again unless it changes."""
     if not spec.work_dir.startswith("/"):
         raise Refused("bad_request", f"the working folder {clean(spec.work_dir)!r} is no absolute path")
     partition = find_partition(state, spec.partition, who)
@@ -64,7 +66,8 @@ def check_spec(state: State, spec: JobSpec, who: Who) -> JobSpec:
     if spec.nice < 0 and not who.operator:
         raise Refused("not_permitted", "only operators may raise a priority (a negative --nice)")
     hold = spec.hold if spec.hold != "admin" or who.operator else "user"
-    return msgspec.structs.replace(
+    timed = spec.request.time_limit_s is not None
+    spec = msgspec.structs.replace(
         spec,
         name=clean(spec.name)[:MAX_NAME] or "job",
         comment=clean(spec.comment)[:MAX_COMMENT],
@@ -72,6 +75,9 @@ def check_spec(state: State, spec: JobSpec, who: Who) -> JobSpec:
         request=request,
         hold=hold,
     )
+    if before is not None and all(getattr(before.spec, field) == getattr(spec, field) for field in ADMITTED_BY):
+        return spec
+    return admit(state, spec, who, before, timed)
 
 
 def find_partition(state: State, name: str, who: Who) -> Partition:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.indices import count_indices, has_index, mask_of
 from flagplot_wire.job import State as JobState
 from flagplotd.core.apply import holds
+from flagplotd.core.limits import scopes, weight
 from flagplotd.core.state import NodeUse, State
 
 
 def check(state: State) -> list[str]:
     """Every violation as a sentence; an empty list when all is well."""
-    return [*_use(state), *_sets(state), *_arrays(state), *_capacity(state)]
+    return [*_use(state), *_sets(state), *_arrays(state), *_capacity(state), *_counts(state)]
 
 
 def _use(state: State) -> list[str]:
@@ -115,3 +118,15 @@ def _capacity(state: State) -> list[str]:
         if use.cpus & ~mask_of(node.inventory.cpu_ids):
             wrong.append(f"{name}: CPUs are held that it does not have")
     return wrong
+
+
+def _counts(state: State) -> list[str]:
+    counted: Counter[str] = Counter()
+    for job in state.jobs.values():
+        if jobs := weight(job):
+            counted.update(dict.fromkeys(scopes(state, job.user, job.spec), jobs))
+    wrong = {key for key in {*counted, *state.submitted} if counted[key] != state.submitted.get(key, 0)}
+    defaults = {one.user: one.account for one in state.associations.values() if one.default}
+    if defaults != state.default_accounts or len(defaults) != sum(one.default for one in state.associations.values()):
+        return [f"default accounts are {state.default_accounts}, the associations say {defaults}"]
+    return [f"{key}: {state.submitted.get(key, 0)} jobs are counted, there are {counted[key]}" for key in sorted(wrong)]

@@ -107,9 +107,10 @@ class State:
     `elements` maps an array to index → number of its split-off elements; `by_key` maps (user, submit key) to
     the job it made; `forecasts` and `live` are not journalled. `names` lists the numbers of pending and active
     jobs by (user, name) in order; `accounts`, `qos` and `reservations` go by name, `associations` and `usage`
-    by `user@account`; `usage_at` is when the usage was last decayed; `due` is a heap of the times at which pending
-    jobs may start; `swept_at`, `used_at` and `planned_at` are when old jobs were last forgotten, usage was last
-    looked at and a cycle was last wanted for the passing of time.
+    by `user@account`; `default_accounts` maps users to the accounts of their default associations; `usage_at` is
+    when the usage was last decayed; `submitted` counts the pending and running jobs by the keys of `limits.scopes`;
+    `due` is a heap of the times at which pending jobs may start; `swept_at`, `used_at` and `planned_at` are when old
+    jobs were last forgotten, usage was last looked at and a cycle was last wanted for the passing of time.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -134,6 +135,8 @@ class State:
     reservations: dict[str, Reservation] = field(default_factory=dict)
     usage: dict[str, Usage] = field(default_factory=dict)
     usage_at: int = 0
+    default_accounts: dict[str, str] = field(default_factory=dict)
+    submitted: dict[str, int] = field(default_factory=dict)
     swept_at: int = 0
     used_at: int = 0
     planned_at: int = 0

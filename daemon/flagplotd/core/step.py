@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flagplot_wire.errors import Refused
 from flagplot_wire.replies import Acted, Failure, Submitted
-from flagplotd.core import agents, gate, lifecycle, people, update
+from flagplotd.core import agents, gate, lifecycle, people, policy, update
 from flagplotd.core import stimuli as st
 from flagplotd.core.orders import Outcome
 from flagplotd.core.state import State
@@ -40,6 +40,8 @@ def _decide(stepper: Stepper, stimulus: st.Stimulus) -> Submitted | Acted | None
             return people.resume(stepper, stimulus)
         case st.Remove():
             return people.remove(stepper, stimulus)
+        case st.ChangeRecords():
+            return policy.change_records(stepper, stimulus)
     _happened(stepper, stimulus)
     return None
 

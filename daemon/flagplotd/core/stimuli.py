@@ -9,7 +9,8 @@ from flagplot_wire.alloc import Allocation
 from flagplot_wire.ids import Epoch, JobNumber
 from flagplot_wire.job import Forecast, JobSpec
 from flagplot_wire.node import Inventory, Partition
-from flagplot_wire.requests import Act, DrainNodes, RemoveNodes, ResumeNodes, Update
+from flagplot_wire.policy import Record
+from flagplot_wire.requests import Act, ChangePolicy, DrainNodes, RemoveNodes, ResumeNodes, Update
 from flagplotd.core.state import Who
 
 
@@ -61,13 +62,21 @@ class Remove(Struct, frozen=True):
     request: RemoveNodes
 
 
+class ChangeRecords(Struct, frozen=True):
+    """A person adds, modifies or removes accounts, users, QoS, partitions or reservations."""
+
+    who: Who
+    request: ChangePolicy
+
+
 class Boot(Struct, frozen=True):
-    """The controller starts: a new epoch, the configured partitions and nodes."""
+    """The controller starts: a new epoch, the configured partitions, nodes, accounts, users, QoS and reservations."""
 
     epoch: Epoch
     version: str
     partitions: tuple[Partition, ...] = ()
     nodes: tuple[str, ...] = ()
+    records: tuple[Record, ...] = ()
 
 
 class AgentJoined(Struct, frozen=True):
@@ -145,6 +154,7 @@ Stimulus = (
     | Drain
     | Resume
     | Remove
+    | ChangeRecords
     | Boot
     | AgentJoined
     | AgentLost

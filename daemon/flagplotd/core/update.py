@@ -8,7 +8,7 @@ import msgspec
 
 from flagplot_wire import events as ev
 from flagplot_wire.errors import Refused
-from flagplot_wire.job import Job, JobSpec, Request
+from flagplot_wire.job import Job, JobSpec, LicenseCount, Request
 from flagplot_wire.job import State as JobState
 from flagplot_wire.replies import Acted
 from flagplot_wire.requests import Update
@@ -22,6 +22,7 @@ from flagplotd.core.people import each, may, targets
 from flagplotd.core.state import Who
 from flagplotd.core.stepper import Stepper
 from flagplotd.core.stimuli import UpdateJobs
+from flagplotd.core.values import license_counts
 
 _WHILE_RUNNING = frozenset({"time_limit", "name", "comment", "requeue"})
 _OF_ELEMENTS = _WHILE_RUNNING
@@ -89,7 +90,7 @@ def update_one(step: Stepper, who: Who, job: Job, request: Update, changed: list
         before = job.spec
         if request.dependency is not None and (way := circle(step.state, job.number, spec)):
             raise Refused("bad_dependency", f"these jobs would wait for each other: {' → '.join(map(str, way))}")
-        spec = check_spec(step.state, spec, Who(job.user, job.uid, job.gid, who.roles))
+        spec = check_spec(step.state, spec, Who(job.user, job.uid, job.gid, who.roles), job)
         spec = msgspec.structs.replace(spec, hold=before.hold)
     words = ", ".join(name.replace("_", " ") for name in changed)
     step.emit(ev.JobSpecChanged(job.number, spec, f"changed {words}", who.user))
@@ -123,7 +124,10 @@ def changed_spec(step: Stepper, spec: JobSpec, request: Update) -> JobSpec:
         inner |= {"gpus_per_node": gpus, "gpus": (), "gpus_per_task": (), "shards": 0, "vram_mib": 0}
     if request.nodes is not None:
         inner["nodes_min"], inner["nodes_max"] = parse_node_count(request.nodes)
-    for name in ("partition", "nice", "requeue"):
+    if request.licenses is not None:
+        counts = license_counts(request.licenses)
+        inner["licenses"] = tuple(LicenseCount(name, count) for name, count in counts)
+    for name in ("partition", "nice", "requeue", "account", "qos", "reservation"):
         if getattr(request, name) is not None:
             fields[name] = getattr(request, name)
     for name in ("name", "comment"):

@@ -13,9 +13,17 @@ from sqlite_utils import Database
 from flagplot_wire.events import Event
 from flagplot_wire.ids import Epoch, JobNumber
 from flagplot_wire.job import Job, Payload
-from flagplotd.core.apply import put_job
+from flagplotd.core.apply import put_job, put_record
 from flagplotd.core.state import NodeUse, Settings, State
-from flagplotd.store.rows import body_decoder, job_decoder, node_decoder, partition_decoder, payload_decoder
+from flagplotd.store.rows import (
+    body_decoder,
+    job_decoder,
+    node_decoder,
+    partition_decoder,
+    payload_decoder,
+    policy_decoder,
+    usage_decoder,
+)
 
 KEYS_KEPT = 200_000
 """Submit keys that a restarted controller still knows, the latest first."""
@@ -48,6 +56,12 @@ def load(path: Path, settings: Settings) -> State:
         for (record,) in db.execute("SELECT record FROM partitions ORDER BY rowid"):
             partition = partition_decoder.decode(record)
             state.partitions[partition.name] = partition
+        for (record,) in db.execute("SELECT record FROM policy ORDER BY rowid"):
+            put_record(state, policy_decoder.decode(record))
+        for (record,) in db.execute("SELECT record FROM usage ORDER BY rowid"):
+            usage = usage_decoder.decode(record)
+            state.usage[usage.key] = usage
+        state.usage_at = _scalar(db, "SELECT value FROM meta WHERE key='usage_at'")
         for (record,) in db.execute("SELECT record FROM jobs WHERE live=1 ORDER BY number"):
             put_job(state, job_decoder.decode(record))
         state.next_number = _scalar(db, "SELECT max(number) FROM jobs") + 1

@@ -8,12 +8,15 @@ from msgspec import Struct
 from flagplot_wire import events as ev
 from flagplot_wire.job import Job, Payload
 from flagplot_wire.node import Node, Partition
+from flagplot_wire.policy import Record, Usage
 
 _encoder = msgspec.msgpack.Encoder()
 body_decoder: msgspec.msgpack.Decoder[ev.Body] = msgspec.msgpack.Decoder(ev.Body)
 job_decoder = msgspec.msgpack.Decoder(Job)
 node_decoder = msgspec.msgpack.Decoder(Node)
 partition_decoder = msgspec.msgpack.Decoder(Partition)
+policy_decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
+usage_decoder = msgspec.msgpack.Decoder(Usage)
 payload_decoder = msgspec.msgpack.Decoder(Payload)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlite_utils import Database, Migrations
 
-SCHEMA = 1
+SCHEMA = 2
 """Counts the migrations; a file that says more was written by a newer version."""
 
 migrations = Migrations("flagplotd")
@@ -49,3 +49,10 @@ def m001_first_tables(db: Database) -> None:
     db.table("nodes").create({"name": str, "record": bytes}, pk="name", not_null={"record"})
     db.table("partitions").create({"name": str, "record": bytes}, pk="name", not_null={"record"})
     db.table("probe").create({"id": int, "data": bytes}, pk="id")
+
+
+@migrations()
+def m002_policy(db: Database) -> None:
+    """Accounts, associations, QoS and reservations by kind and key, and the decayed usage of associations."""
+    db.table("policy").create({"kind": str, "key": str, "record": bytes}, pk=("kind", "key"), not_null={"record"})
+    db.table("usage").create({"key": str, "record": bytes}, pk="key", not_null={"record"})

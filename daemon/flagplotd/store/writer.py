@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -15,6 +15,7 @@ from flagplot_wire.errors import Refused
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Job, Payload
 from flagplot_wire.node import Node, Partition
+from flagplot_wire.policy import Kind, Record, Usage, kind_of
 from flagplotd.store.rows import blob, event_row, job_row
 from flagplotd.store.schema import SCHEMA, migrations
 
@@ -22,12 +23,16 @@ PROBE_BYTES = 256 * 1024
 
 
 class Batch(Struct):
-    """Everything of one transaction. `jobs` maps a number to its record and whether it is live."""
+    """Everything of one transaction. `jobs` maps a number to its record and whether it is live; None in the others
+    is a record that is gone. `usage_at` is 0 where the usage was not decayed."""
 
     events: list[ev.Event] = field(default_factory=list)
     jobs: dict[JobNumber, tuple[Job, bool]] = field(default_factory=dict)
     nodes: dict[str, Node | None] = field(default_factory=dict)
-    partitions: dict[str, Partition] = field(default_factory=dict)
+    partitions: dict[str, Partition | None] = field(default_factory=dict)
+    policy: dict[tuple[Kind, str], Record | None] = field(default_factory=dict)
+    usage: dict[str, Usage | None] = field(default_factory=dict)
+    usage_at: int = 0
     payloads: dict[JobNumber, Payload] = field(default_factory=dict)
     keys: dict[tuple[str, str], JobNumber] = field(default_factory=dict)
 
@@ -46,6 +51,17 @@ class Batch(Struct):
                 self.nodes[name] = None
             case ev.PartitionChanged(partition):
                 self.partitions[partition.name] = partition
+            case ev.PartitionRemoved(name):
+                self.partitions[name] = None
+            case ev.PolicyChanged(record):
+                self.policy[kind_of(record), record.key] = record
+            case ev.PolicyRemoved(kind, key):
+                self.policy[kind, key] = None
+                if kind == "user":
+                    self.usage[key] = None
+            case ev.UsageUpdated(time, usage):
+                self.usage_at = time
+                self.usage.update((entry.key, entry) for entry in usage)
 
     @property
     def empty(self) -> bool:
@@ -139,13 +155,24 @@ class Writer:
                 self._forget(event.body.numbers)
             elif isinstance(event.body, ev.ControllerStarted):
                 run.execute("INSERT OR REPLACE INTO meta VALUES ('epoch', ?)", (str(event.body.epoch),))
-        for name, node in batch.nodes.items():
-            if node is None:
-                run.execute("DELETE FROM nodes WHERE name=?", (name,))
-            else:
-                run.execute("INSERT OR REPLACE INTO nodes VALUES (?,?)", (name, blob(node)))
-        for partition in batch.partitions.values():
-            run.execute("INSERT OR REPLACE INTO partitions VALUES (?,?)", (partition.name, blob(partition)))
+        self._put("nodes", ("name",), [((name,), node) for name, node in batch.nodes.items()])
+        self._put("partitions", ("name",), [((name,), partition) for name, partition in batch.partitions.items()])
+        self._put("policy", ("kind", "key"), list(batch.policy.items()))
+        self._put("usage", ("key",), [((key,), usage) for key, usage in batch.usage.items()])
+        if batch.usage_at:
+            self.note("usage_at", str(batch.usage_at))
+
+    def _put(self, table: str, key: tuple[str, ...], rows: Sequence[tuple[tuple[str, ...], Struct | None]]) -> None:
+        """Write records by key, and delete those that are None. A changed record keeps its place in the order."""
+        gone = [names for names, record in rows if record is None]
+        kept = [(*names, blob(record)) for names, record in rows if record is not None]
+        where = " AND ".join(f"{column}=?" for column in key)
+        marks = ",".join("?" * (len(key) + 1))
+        self.connection.executemany(f"DELETE FROM {table} WHERE {where}", gone)
+        self.connection.executemany(
+            f"INSERT INTO {table} VALUES ({marks}) ON CONFLICT({','.join(key)}) DO UPDATE SET record=excluded.record",
+            kept,
+        )
 
     def _forget(self, numbers: Iterable[JobNumber]) -> None:
         self.connection.executemany("UPDATE jobs SET live=0 WHERE number=?", ((number,) for number in numbers))
