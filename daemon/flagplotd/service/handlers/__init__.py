@@ -10,6 +10,7 @@ from flagplot_wire.replies import Reply
 from flagplotd.service.context import Asking
 from flagplotd.service.handlers import (
     act,
+    change_policy,
     drain,
     estimate,
     events,
@@ -19,6 +20,7 @@ from flagplotd.service.handlers import (
     nodes,
     output,
     partitions,
+    policy,
     queue,
     remove,
     resume,
@@ -44,6 +46,8 @@ HANDLERS: dict[type, Handler] = {
     rq.GetJob: job.handle,
     rq.GetScript: script.handle,
     rq.GetPartitions: partitions.handle,
+    rq.ChangePolicy: change_policy.handle,
+    rq.GetPolicy: policy.handle,
     rq.Explain: explain.handle,
     rq.Estimate: estimate.handle,
     rq.ReadOutput: output.handle,
