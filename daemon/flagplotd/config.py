@@ -13,7 +13,9 @@ from msgspec import Struct
 from flagplot_wire.errors import Refused
 from flagplot_wire.hostlist import expand_hosts
 from flagplot_wire.node import Partition
+from flagplot_wire.policy import Record
 from flagplot_wire.units import parse_time_limit
+from flagplotd import config_tables
 from flagplotd.core.state import Settings
 from flagplotd.sched.plan import Policy
 
@@ -33,6 +35,9 @@ class Config(Struct, frozen=True):
     nodes: tuple[str, ...] = ()
     admins: tuple[str, ...] = ()
     operators: tuple[str, ...] = ()
+    records: tuple[Record, ...] = ()
+    names_partitions: bool = False
+    """Whether the file has partitions; else the controller keeps those it knows."""
 
 
 _SETTINGS = (
@@ -51,7 +56,8 @@ _SETTINGS = (
     "weight_gpu",
 )
 _MAX_WEIGHT = 2**32 - 1
-_CONTROLLER = ("host", "port", "heartbeat_s", "sample_s", *_SETTINGS)
+_ENFORCE = ("off", "limits", "associations")
+_CONTROLLER = ("host", "port", "heartbeat_s", "sample_s", "enforce", "refuse_impossible", *_SETTINGS)
 _PARTITION = (
     "name",
     "nodes",
@@ -62,13 +68,27 @@ _PARTITION = (
     "max_nodes",
     "priority_tier",
     "allow_users",
+    "allow_accounts",
+    "allow_qos",
+    "qos",
     "comment",
 )
-_TOP = ("cluster", "controller", "partition", "node", "scheduler", "roles")
+_TOP = (
+    "cluster",
+    "controller",
+    "partition",
+    "node",
+    "scheduler",
+    "roles",
+    *config_tables.RECORDS,
+    "licenses",
+    "switch",
+    "block",
+)
 
 
-def load_config(path: Path) -> Config:
-    """Read the file; without one the defaults hold. Raises `Refused` naming the file and the key."""
+def load_config(path: Path, now: int = 0) -> Config:
+    """Read the file; `now` (epoch seconds) is what relative times of reservations count from. Without one the defaults hold. Raises `Refused` naming the file and the key."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -79,7 +99,7 @@ def load_config(path: Path) -> Config:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as wrong:
         raise Refused("usage", f"{path} is not TOML: {wrong}") from wrong
-    return _Reader(path).config(data)
+    return _Reader(path).config(data, now)
 
 
 class _Reader:
@@ -88,7 +108,7 @@ class _Reader:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def config(self, data: dict[str, Any]) -> Config:
+    def config(self, data: dict[str, Any], now: int) -> Config:
         """The whole file."""
         self._known("", data, _TOP)
         cluster = self._table(data, "cluster", ("name",))
@@ -103,7 +123,14 @@ class _Reader:
         name = self._text("cluster", cluster, "name", "flagplot")
         partitions = tuple(self._partition(entry) for entry in self._list(data, "partition"))
         return Config(
-            settings=Settings(cluster=name, **integers),
+            settings=Settings(
+                cluster=name,
+                enforce=self._enforce(controller),
+                refuse_impossible=self._flag("controller", controller, "refuse_impossible", True),
+                switches=config_tables.switches(data, self._bad),
+                licenses=config_tables.licenses(data, self._bad),
+                **integers,
+            ),
             policy=self._policy(scheduler),
             host=self._text("controller", controller, "host", "127.0.0.1"),
             port=self._port(controller),
@@ -113,6 +140,8 @@ class _Reader:
             nodes=self._nodes(data),
             admins=self._names("roles", roles, "admins"),
             operators=self._names("roles", roles, "operators"),
+            records=config_tables.records(data, now, self._bad),
+            names_partitions=bool(partitions),
         )
 
     def _policy(self, scheduler: dict[str, Any]) -> Policy:
@@ -126,6 +155,12 @@ class _Reader:
             else:
                 found[key] = self._integer(where, scheduler, key)
         return Policy(**found)
+
+    def _enforce(self, table: dict[str, Any]) -> Any:
+        word = self._text("controller", table, "enforce", "limits")
+        if word not in _ENFORCE:
+            raise self._bad("controller.enforce", f"must be one of {', '.join(_ENFORCE)}, not {word!r}")
+        return word
 
     def _partitions(self, found: tuple[Partition, ...]) -> tuple[Partition, ...]:
         names = [partition.name for partition in found]
@@ -161,6 +196,9 @@ class _Reader:
             max_nodes=self._integer(where, entry, "max_nodes", 0),
             priority_tier=self._integer(where, entry, "priority_tier", 1),
             allow_users=self._names(where, entry, "allow_users"),
+            allow_accounts=self._names(where, entry, "allow_accounts"),
+            allow_qos=self._names(where, entry, "allow_qos"),
+            qos=self._text(where, entry, "qos", ""),
             comment=self._text(where, entry, "comment", ""),
         )
 

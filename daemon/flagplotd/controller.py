@@ -16,6 +16,7 @@ import asyncssh
 from flagplot_wire import __version__
 from flagplot_wire.errors import Refused
 from flagplot_wire.ids import Epoch
+from flagplot_wire.replies import Failure
 from flagplotd.config import Config
 from flagplotd.core.stimuli import Boot, Tick
 from flagplotd.service import clock
@@ -87,9 +88,14 @@ class Controller:
         """Boot the core, listen, and say so in `controller.json`."""
         loop = self.server.loop
         self._work("loop", loop.run())
+        config = self.server.config
+        kept = loop.state.partitions and not config.names_partitions
+        partitions = () if kept else config.partitions
         outcome = await loop.ask(
-            Boot(Epoch(loop.state.epoch + 1), __version__, self.server.config.partitions, self.server.config.nodes)
+            Boot(Epoch(loop.state.epoch + 1), __version__, partitions, config.nodes, config.records)
         )
+        if isinstance(outcome.reply, Failure) and outcome.reply.code not in ("disk_full", "unavailable"):
+            raise Refused("usage", f"flagplotd.toml: {outcome.reply.message}", outcome.reply.hint)
         if outcome.reply is not None:
             raise Refused(
                 "disk_full",

@@ -51,12 +51,13 @@ def run(data_dir: Path | None, port: int | None, simulated: bool, log_file: Path
     import msgspec
 
     from flagplotd.config import load_config
+    from flagplotd.service import clock
     from flagplotd.ssh.keys import prepare
 
     _logging(log_file, verbose)
     folder = _folder(data_dir)
     try:
-        config = load_config(folder / "flagplotd.toml")
+        config = load_config(folder / "flagplotd.toml", clock.now())
         if port is not None:
             config = msgspec.structs.replace(config, port=port)
         host_key = prepare(folder)
@@ -97,10 +98,11 @@ def check(data_dir: Path | None) -> None:
     """Check configuration and store; the controller must not be running."""
     from flagplotd.config import load_config
     from flagplotd.core.invariants import check as violations
+    from flagplotd.service import clock
     from flagplotd.store import Store
 
     folder = _folder(data_dir)
-    config = load_config(folder / "flagplotd.toml")
+    config = load_config(folder / "flagplotd.toml", clock.now())
     click.echo("configuration: fine")
     if not (folder / "flagplot.db").exists():
         click.echo("store: there is none yet")

@@ -12,7 +12,7 @@ from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Job
 from flagplot_wire.job import State as JobState
 from flagplot_wire.node import Node
-from flagplotd.core import reservations, usage
+from flagplotd.core import configured, reservations, usage
 from flagplotd.core.lifecycle import attempt_ended, part_ended
 from flagplotd.core.orders import LaunchOn, StopOn
 from flagplotd.core.stepper import Stepper
@@ -29,17 +29,22 @@ REPLAN_S = 30
 def boot(step: Stepper, stimulus: Boot) -> None:
     """The controller starts: a new epoch, the configuration, and no agent connected yet.
 
-    Leases of nodes with jobs start anew, for no agent could reach the controller while it was down.
+    Leases of nodes with jobs start anew, for no agent could reach the controller while it was down. Configured
+    records replace those of the same name; raises `Refused`, with nothing done, where they fit nothing.
     """
+    records = configured.wanted(step.state, stimulus, step.now)
     step.emit(ev.ControllerStarted(stimulus.epoch, stimulus.version))
     for partition in stimulus.partitions:
         if step.state.partitions.get(partition.name) != partition:
             step.emit(ev.PartitionChanged(partition))
-    configured = {partition.name for partition in stimulus.partitions}
+    names = {partition.name for partition in stimulus.partitions}
     for partition in list(step.state.partitions.values()):
-        if configured and partition.name not in configured and (partition.up or partition.default):
+        left_out = names and partition.name not in names and not partition.added_by
+        if left_out and (partition.up or partition.default):
             closed = msgspec.structs.replace(partition, up=False, default=False, comment="no longer configured")
             step.emit(ev.PartitionChanged(closed))
+    for record in records:
+        step.emit(ev.PolicyChanged(record, "configured"))
     for name in stimulus.nodes:
         if name not in step.state.nodes:
             step.emit(ev.NodeChanged(Node(name, since=step.now), "configured"))

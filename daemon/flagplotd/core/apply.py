@@ -13,7 +13,7 @@ from flagplot_wire.ids import JobNumber
 from flagplot_wire.indices import mask_of
 from flagplot_wire.job import Job
 from flagplot_wire.job import State as JobState
-from flagplot_wire.policy import ROOT, Account, Association, Record, kind_of
+from flagplot_wire.policy import ROOT, Account, Association, Kind, Record, kind_of
 from flagplotd.core.limits import scopes, weight
 from flagplotd.core.state import NodeUse, State
 
@@ -54,7 +54,7 @@ def apply(state: State, body: ev.Body) -> None:
         case ev.PolicyChanged(record):
             put_record(state, record)
         case ev.PolicyRemoved(kind, key):
-            _records(state, kind).pop(key, None)
+            records_of(state, kind).pop(key, None)
             if kind == "user":
                 state.usage.pop(key, None)
                 _not_default(state, key)
@@ -97,7 +97,7 @@ def put_job(state: State, job: Job) -> None:
 
 def put_record(state: State, record: Record) -> None:
     """Store an account, association, QoS or reservation."""
-    records, moved = _records(state, kind_of(record)), False
+    records, moved = records_of(state, kind_of(record)), False
     if isinstance(record, Account) and f"account:{record.name}" in state.submitted:
         old = state.accounts.get(record.name)
         moved = (old.parent if old is not None else ROOT) != record.parent
@@ -116,7 +116,8 @@ def _not_default(state: State, key: str) -> None:
         del state.default_accounts[user]
 
 
-def _records(state: State, kind: str) -> dict[str, Any]:
+def records_of(state: State, kind: Kind) -> dict[str, Any]:
+    """The state's records of a kind by key."""
     kinds: dict[str, dict[str, Any]] = {
         "account": state.accounts,
         "user": state.associations,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from flagplot_wire.errors import Refused
-from flagplot_wire.events import Event, NodeChanged, NodeRemoved, PartitionChanged
+from flagplot_wire.events import Event, NodeChanged, NodeRemoved, PartitionChanged, PartitionRemoved
 from flagplot_wire.job import Payload, Request
 from flagplot_wire.replies import Acted, Failure, Submitted
 from flagplotd.core.orders import Order, Outcome, Replan
@@ -140,7 +140,7 @@ class Loop:
             for body in outcome.events:
                 self.state.seq += 1
                 batch.add(Event(self.state.seq, now, body), self.state.jobs)
-                if isinstance(body, (NodeChanged, NodeRemoved, PartitionChanged)):
+                if isinstance(body, (NodeChanged, NodeRemoved, PartitionChanged, PartitionRemoved)):
                     self.never.clear()
             self._keep_submission(batch, one, outcome)
             outcomes.append(outcome)

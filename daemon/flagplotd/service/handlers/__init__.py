@@ -10,6 +10,7 @@ from flagplot_wire.replies import Reply
 from flagplotd.service.context import Asking
 from flagplotd.service.handlers import (
     act,
+    change_policy,
     drain,
     estimate,
     events,
@@ -20,6 +21,7 @@ from flagplotd.service.handlers import (
     nodes,
     output,
     partitions,
+    policy,
     priority,
     queue,
     remove,
@@ -48,6 +50,8 @@ HANDLERS: dict[type, Handler] = {
     rq.GetPartitions: partitions.handle,
     rq.GetPriority: priority.handle,
     rq.GetFairshare: fairshare.handle,
+    rq.ChangePolicy: change_policy.handle,
+    rq.GetPolicy: policy.handle,
     rq.Explain: explain.handle,
     rq.Estimate: estimate.handle,
     rq.ReadOutput: output.handle,

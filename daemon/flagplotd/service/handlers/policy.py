@@ -1,0 +1,27 @@
+"""`GetPolicy`: accounts, users, QoS and reservations."""
+
+from __future__ import annotations
+
+from flagplot_wire.policy import Association, Record
+from flagplot_wire.replies import Policies
+from flagplot_wire.requests import GetPolicy
+from flagplotd.service.context import Asking
+
+
+async def handle(asking: Asking, request: GetPolicy) -> Policies:
+    """Records of a kind (or all), by kind and name; a user is found by its name alone too."""
+    await asking.server.loop.settled()
+    state, wanted = asking.server.state, set(request.names)
+    tables = {
+        "account": state.accounts,
+        "user": state.associations,
+        "qos": state.qos,
+        "reservation": state.reservations,
+    }
+    kinds = [request.kind] if request.kind else list(tables)
+    found: list[Record] = [tables[kind][key] for kind in kinds for key in sorted(tables[kind])]
+    return Policies(tuple(record for record in found if not wanted or wanted & _names(record)))
+
+
+def _names(record: Record) -> set[str]:
+    return {record.key, record.user} if isinstance(record, Association) else {record.key}
