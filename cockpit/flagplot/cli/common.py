@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from flagplot.client.target import Target, resolve
 from flagplot_wire.errors import EXIT_OF_CODE, Exit
 from flagplot_wire.replies import Acted
 from flagplot_wire.text import clean
+from flagplot_wire.units import parse_begin
 
 T = TypeVar("T")
 
@@ -38,6 +40,15 @@ def ask(context: click.Context, work: Callable[[Calls], Awaitable[T]]) -> T:
             await connection.close()
 
     return asyncio.run(main())
+
+
+def local_moment(text: str) -> int:
+    """Epoch seconds of a time as `--begin` takes it, in this machine's time zone as it is at that time."""
+    now = int(time.time())
+    offset = time.localtime(now).tm_gmtoff
+    at = parse_begin(text, now, offset)
+    then = time.localtime(at).tm_gmtoff
+    return at if then == offset else parse_begin(text, now, then)
 
 
 def finish(acted: Acted, as_json: bool) -> None:

@@ -14,6 +14,7 @@ from flagplot_wire.errors import Exit, Refused
 from flagplot_wire.text import clean
 
 COMMANDS: dict[str, tuple[str, str]] = {
+    "account": ("flagplot.cli.policy:account", "Add, modify, remove and show accounts."),
     "cancel": ("flagplot.cli.act:cancel", "Cancel jobs, or send them a signal."),
     "connect": ("flagplot.cli.connect:command", "Pin a remote controller's host key and remember it."),
     "demo-jobs": ("flagplot.cli.demo_jobs:command", ""),
@@ -25,17 +26,21 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "hold": ("flagplot.cli.act:hold", "Keep pending jobs from starting."),
     "logs": ("flagplot.cli.logs:command", "Print a job's output, or follow it."),
     "nodes": ("flagplot.cli.nodes:command", "List nodes."),
+    "partition": ("flagplot.cli.policy:partition", "Add, modify, remove and show partitions."),
+    "qos": ("flagplot.cli.policy:qos", "Add, modify, remove and show qualities of service."),
     "queue": ("flagplot.cli.queue:command", "List jobs."),
     "release": ("flagplot.cli.act:release", "Let held jobs start."),
     "remove": ("flagplot.cli.nodes_act:remove", "Forget nodes that are gone for good."),
     "requeue": ("flagplot.cli.act:requeue", "Start jobs again from the beginning."),
+    "reservation": ("flagplot.cli.policy:reservation", "Add, modify, remove and show reservations."),
     "resume": ("flagplot.cli.nodes_act:resume", "Give drained nodes back to jobs."),
     "script": ("flagplot.cli.script:command", "Print a job's script."),
-    "show": ("flagplot.cli.show:command", "Show a job, node or partition in full."),
+    "show": ("flagplot.cli.show:command", "Show a job, node or partition in full; priorities; fair shares."),
     "status": ("flagplot.cli.status:command", "Show the controller and its agents."),
     "submit": ("flagplot.cli.submit:command", "Submit a job script."),
     "up": ("flagplot.cli.up:command", "Start a cluster on this machine and open the cockpit."),
     "update": ("flagplot.cli.update:command", "Change jobs."),
+    "user": ("flagplot.cli.policy:user", "Add, modify, remove and show users of accounts."),
     "wait": ("flagplot.cli.wait:command", "Wait for jobs to end; exits with their code."),
 }
 """Name → (module:attribute, one line of help; empty: hidden)."""

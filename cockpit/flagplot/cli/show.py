@@ -1,4 +1,4 @@
-"""`flagplot show job | node | partition`: one thing in full."""
+"""`flagplot show job | node | partition`: one thing in full; `show priority | fairshare`: who stands where, and why."""
 
 from __future__ import annotations
 
@@ -7,22 +7,33 @@ from typing import Any
 import click
 
 from flagplot.cli.common import ask, json_option
-from flagplot.output.json import gpu_objects, job_object, node_object, print_json
+from flagplot.output.json import (
+    fairshare_object,
+    gpu_objects,
+    job_object,
+    node_object,
+    print_json,
+    priority_object,
+    record_object,
+)
+from flagplot.output.table import table
+from flagplot.view.policy import fairshare_table, priority_table
 from flagplot_wire.errors import Refused
 from flagplot_wire.replies import Jobs
+from flagplot_wire.requests import GetFairshare
 from flagplot_wire.text import clean
 
 
 @click.group("show")
 def command() -> None:
-    """Show a job, a node or a partition in full."""
+    """Show a job, a node or a partition in full; priorities; fair shares."""
 
 
 def print_fields(found: dict[str, Any]) -> None:
     """One `name  value` a line; what does not apply is a dash."""
     wide = max(len(name) for name in found)
     for name, value in found.items():
-        if isinstance(value, list):
+        if isinstance(value, (list, tuple)):
             value = ", ".join(_word(one) for one in value)
         elif isinstance(value, dict):
             value = ", ".join(f"{key}={_word(one)}" for key, one in value.items())
@@ -89,16 +100,41 @@ def show_node(context: click.Context, node: str, as_json: bool) -> None:
 @click.pass_context
 def show_partition(context: click.Context, partition: str | None, as_json: bool) -> None:
     """One partition, or all."""
-    import msgspec
-
     reply = ask(context, lambda calls: calls.partitions())
     found = [one for one in reply.partitions if partition in (None, one.name)]
     if not found:
         there = ", ".join(one.name for one in reply.partitions)
         raise Refused("not_found", f"there is no partition {partition}", f"there are: {there}")
-    objects = [{name: getattr(one, name) for name in one.__struct_fields__} for one in found]
+    objects = [record_object(one) for one in found]
     if as_json:
-        print_json(msgspec.to_builtins(objects if partition is None else objects[0]))
+        print_json(objects if partition is None else objects[0])
         return
     for one_object in objects:
         print_fields(one_object)
+
+
+@command.command("priority")
+@click.argument("jobs", nargs=-1, metavar="[JOB]...")
+@json_option
+@click.pass_context
+def show_priority(context: click.Context, jobs: tuple[str, ...], as_json: bool) -> None:
+    """What the priorities of pending jobs (all, or these) are made of, highest first."""
+    rows = ask(context, lambda calls: calls.priority(jobs)).rows
+    if as_json:
+        print_json([priority_object(row) for row in rows])
+        return
+    print(table(*priority_table(rows)))
+
+
+@command.command("fairshare")
+@click.option("-u", "--user", "users", multiple=True, help="Only this user (may be given again).")
+@click.option("-A", "--account", "accounts", multiple=True, help="Only this account (may be given again).")
+@json_option
+@click.pass_context
+def show_fairshare(context: click.Context, users: tuple[str, ...], accounts: tuple[str, ...], as_json: bool) -> None:
+    """The fair tree: shares, usage and the factor that follows from them."""
+    rows = ask(context, lambda calls: calls.fairshare(GetFairshare(accounts, users))).rows
+    if as_json:
+        print_json([fairshare_object(row) for row in rows])
+        return
+    print(table(*fairshare_table(rows)))

@@ -14,6 +14,7 @@ from msgspec import Struct
 from flagplot_wire import replies, requests
 from flagplot_wire.errors import Refused
 from flagplot_wire.job import Forecast, Job, JobSpec, Payload
+from flagplot_wire.policy import FairshareRow, PriorityRow
 
 R = TypeVar("R", bound=Struct)
 
@@ -87,6 +88,34 @@ class Calls:
     async def partitions(self) -> replies.Partitions:
         """List partitions."""
         return await self._ask(requests.GetPartitions(), replies.Partitions)
+
+    async def change_policy(self, request: requests.ChangePolicy) -> replies.Acted:
+        """Add, modify or remove accounts, users, QoS, partitions or reservations."""
+        return await self._ask(request, replies.Acted)
+
+    async def policy(self, request: requests.GetPolicy) -> replies.Policies:
+        """Accounts, users, QoS and reservations."""
+        return await self._ask(request, replies.Policies)
+
+    async def priority(self, jobs: tuple[str, ...] = ()) -> replies.Priorities:
+        """The factors of pending jobs, all pages of them; a job that moves in the order meanwhile stands once."""
+        rows: dict[int, PriorityRow] = {}
+        seen = 0
+        while True:
+            page = await self._ask(requests.GetPriority(jobs, seen), replies.Priorities)
+            rows |= {row.number: row for row in page.rows}
+            seen += len(page.rows)
+            if not page.more or not page.rows:
+                return replies.Priorities(tuple(rows.values()))
+
+    async def fairshare(self, request: requests.GetFairshare) -> replies.Fairshares:
+        """The fair tree, all pages of it."""
+        rows: list[FairshareRow] = []
+        while True:
+            page = await self._ask(msgspec.structs.replace(request, skip=len(rows)), replies.Fairshares)
+            rows += page.rows
+            if not page.more or not page.rows:
+                return replies.Fairshares(tuple(rows))
 
     async def script(self, job: str) -> replies.Script:
         """A job's script."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from flagplot.script.build import write_dependency
 from flagplot_wire.job import Forecast, Job
+from flagplot_wire.policy import FairshareRow, PriorityRow
 from flagplot_wire.replies import NodeView
 
 
@@ -45,6 +47,7 @@ def job_object(job: Job, forecast: Forecast | None) -> dict[str, Any]:
         "account": spec.account,
         "qos": spec.qos,
         "reservation": spec.reservation,
+        "licenses": {one.name: one.count for one in spec.request.licenses},
         "priority": status.priority,
         "attempt": status.attempt,
         "restarts": status.restarts,
@@ -61,6 +64,50 @@ def job_object(job: Job, forecast: Forecast | None) -> dict[str, Any]:
         "hold": spec.hold,
         "request": msgspec.to_builtins(spec.request),
         "allocation": msgspec.to_builtins(parts),
+    }
+
+
+def record_object(record: Struct) -> dict[str, Any]:
+    """All fields of a record and of the limits in it, those at their defaults too; licenses are counts by name."""
+    found = {name: getattr(record, name) for name in record.__struct_fields__}
+    found = {name: record_object(value) if isinstance(value, Struct) else value for name, value in found.items()}
+    return found | ({"licenses": dict(found["licenses"])} if "licenses" in found else {})
+
+
+def priority_object(row: PriorityRow) -> dict[str, Any]:
+    """The parts of a pending job's priority, in the words of sprio(1); each is weighted already."""
+    return {
+        "job_id": row.number,
+        "display_id": row.job,
+        "user": row.user,
+        "account": row.account,
+        "partition": row.partition,
+        "qos": row.qos,
+        "priority": row.total,
+        "age": row.age,
+        "fairshare": row.fairshare,
+        "job_size": row.size,
+        "partition_part": row.partition_part,
+        "qos_part": row.qos_part,
+        "tres": row.tres,
+        "nice": row.nice,
+        "site": row.site,
+        "assoc": row.association,
+    }
+
+
+def fairshare_object(row: FairshareRow) -> dict[str, Any]:
+    """A line of the fair tree, in the words of sshare(1); an account has an empty user and no factor."""
+    return {
+        "account": row.account,
+        "user": row.user,
+        "depth": row.depth,
+        "raw_shares": row.shares,
+        "norm_shares": row.norm_shares / 1_000_000,
+        "raw_usage": row.usage,
+        "effective_usage": row.norm_usage / 1_000_000,
+        "level_fs": None if row.level is None else row.level / 1_000_000,
+        "fairshare": None if row.factor is None else row.factor / 1_000_000,
     }
 
 
