@@ -7,6 +7,7 @@ import sys
 import time
 import uuid
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,7 +16,8 @@ from flagplot.script.build import ParsedScript, build, parse_arguments, parse_sc
 from flagplot.script.lexer import MAX_SCRIPT
 from flagplot.script.options import OPTIONS
 from flagplot_wire.errors import Refused
-from flagplot_wire.job import Forecast
+from flagplot_wire.job import Forecast, JobSpec
+from flagplot_wire.text import clean
 
 OWN = {
     "--wrap": True,
@@ -77,6 +79,7 @@ def command(
     if test_only:
         found = ask(context, lambda calls: calls.estimate(spec))
         print_warnings([*script.warnings, *warnings, *found.warnings])
+        print_belonging(spec)
         print(start_words(found.forecast, int(time.time())))
         return
     reply = ask(context, lambda calls: calls.submit(spec, payload, uuid.uuid4().hex))
@@ -84,10 +87,27 @@ def command(
     if as_json:
         from flagplot.output.json import print_json
 
-        print_json({"job_id": reply.number, "warnings": told})
+        print_json({"job_id": reply.number, "warnings": told, **belonging(spec)})
         return
     print_warnings(told)
+    if not parsable:
+        print_belonging(spec)
     print(reply.number if parsable else f"Submitted batch job {reply.number}")
+
+
+def belonging(spec: JobSpec) -> dict[str, Any]:
+    """The account, QoS, reservation and licenses that the job asks for; empty where it leaves them to the controller."""
+    licenses = {one.name: one.count for one in spec.request.licenses}
+    return {"account": spec.account, "qos": spec.qos, "reservation": spec.reservation, "licenses": licenses}
+
+
+def print_belonging(spec: JobSpec) -> None:
+    """Say it in a line on standard error: scripts read the number off standard output."""
+    licenses = ",".join(f"{one.name}:{one.count}" for one in spec.request.licenses)
+    found = (("account", spec.account), ("QoS", spec.qos), ("reservation", spec.reservation), ("licenses", licenses))
+    words = ", ".join(f"{name} {clean(value)}" for name, value in found if value)
+    if words:
+        print(f"flagplot: {words}", file=sys.stderr)
 
 
 def split_own(words: list[str]) -> tuple[dict[str, str | bool], list[str]]:
