@@ -14,14 +14,12 @@ import pytest
 
 from flagplot import theming
 from flagplot.cli.main import COMMANDS, cli
-from flagplot.cli.policy import SETTINGS
 from flagplot.cli.update import _KEYS
 from flagplot.script.options import OPTIONS
 from flagplot_agent.launch import recipe
 from flagplot_agent.main import parser
 from flagplot_wire.errors import Exit
 from flagplotd import config
-from flagplotd.core.keys import KEYS
 from flagplotd.core.state import Settings
 from flagplotd.main import cli as daemon
 from flagplotd.sched.plan import Policy
@@ -96,11 +94,6 @@ def test_job_environment() -> None:
 def test_update_keys() -> None:
     page = text("flagplot.1").lower()
     assert [key for key in _KEYS if not stands(key, page)] == []
-
-
-def test_policy_options_are_the_settings_of_the_controller() -> None:
-    options = {kind: sorted(name for name, _, _ in settings) for kind, settings in SETTINGS.items()}
-    assert options == {kind: sorted(keys) for kind, keys in KEYS.items()}
 
 
 def test_exit_codes() -> None:
