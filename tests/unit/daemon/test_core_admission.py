@@ -132,7 +132,9 @@ def test_limits_that_no_job_can_meet(where: str, limits: dict[str, str], fields:
         "partition": ("qos", "cap", "", "QoS cap"),
     }[where]
     drive.change("modify", "partition", "main", qos="cap")
-    assert drive.change("modify", kind, name, **{prefix + key: value for key, value in limits.items()})[0][:7] == "changed"
+    assert (
+        drive.change("modify", kind, name, **{prefix + key: value for key, value in limits.items()})[0][:7] == "changed"
+    )
     reply = told(drive.try_submit(ALICE, **fields))
     assert "over_limit" in reply and words.format(whose) in reply, reply
     waiting = site(refuse_impossible=False)
