@@ -51,13 +51,12 @@ def run(data_dir: Path | None, port: int | None, simulated: bool, log_file: Path
     import msgspec
 
     from flagplotd.config import load_config
-    from flagplotd.service import clock
     from flagplotd.ssh.keys import prepare
 
     _logging(log_file, verbose)
     folder = _folder(data_dir)
     try:
-        config = load_config(folder / "flagplotd.toml", clock.now())
+        config = load_config(folder / "flagplotd.toml")
         if port is not None:
             config = msgspec.structs.replace(config, port=port)
         host_key = prepare(folder)
@@ -97,25 +96,34 @@ def warmup(data_dir: Path | None) -> None:
 def check(data_dir: Path | None) -> None:
     """Check configuration and store; the controller must not be running."""
     from flagplotd.config import load_config
+    from flagplotd.core.configured import wanted
     from flagplotd.core.invariants import check as violations
+    from flagplotd.core.state import State
+    from flagplotd.core.stimuli import Boot
     from flagplotd.service import clock
     from flagplotd.store import Store
 
     folder = _folder(data_dir)
-    config = load_config(folder / "flagplotd.toml", clock.now())
+    config = load_config(folder / "flagplotd.toml")
+    state, there = State(settings=config.settings), (folder / "flagplot.db").exists()
+    if there:
+        store = Store(folder)
+        try:
+            state = store.load(config.settings)
+        finally:
+            store.close()
+    try:
+        wanted(state, Boot(state.epoch, __version__, config.partitions, config.nodes, config.records), clock.now())
+    except Refused as wrong:
+        raise Refused("usage", f"{folder / 'flagplotd.toml'}: {wrong.message}", wrong.hint) from wrong
     click.echo("configuration: fine")
-    if not (folder / "flagplot.db").exists():
+    if not there:
         click.echo("store: there is none yet")
         return
-    store = Store(folder)
-    try:
-        state = store.load(config.settings)
-        wrong = violations(state)
-    finally:
-        store.close()
-    for sentence in wrong:
+    sentences = violations(state)
+    for sentence in sentences:
         click.echo(f"store: {sentence}")
-    if wrong:
+    if sentences:
         raise SystemExit(Exit.REFUSED)
     click.echo(f"store: fine ({len(state.jobs)} jobs, {len(state.nodes)} nodes, event {state.seq})")
 

@@ -20,6 +20,7 @@ from flagplot_agent.launch import recipe
 from flagplot_agent.main import parser
 from flagplot_wire.errors import Exit
 from flagplotd import config
+from flagplotd.core.keys import KEYS
 from flagplotd.core.state import Settings
 from flagplotd.main import cli as daemon
 from flagplotd.sched.plan import Policy
@@ -107,6 +108,11 @@ def test_configuration_keys() -> None:
     keys = {*Settings.__struct_fields__, *Policy.__struct_fields__, *config._CONTROLLER, *config._PARTITION} - {
         "cluster"
     }
+    assert [key for key in sorted(keys) if not stands(key, page)] == []
+    keys = {*config._LIMITS, *config._PREEMPTION}
+    for kind, table in KEYS.items():
+        prefixes = ("user-", "account-") if kind == "qos" else ()
+        keys |= {key for key in table if not key.startswith(prefixes)} if kind != "partition" else set()
     assert [key for key in sorted(keys) if not stands(key, page)] == []
     headings = set(re.findall(r"^\.SH \[+(\w+)\]+$", page, re.MULTILINE))
     assert headings == set(config._TOP)

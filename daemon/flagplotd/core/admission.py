@@ -14,6 +14,7 @@ from flagplot_wire.policy import Limits
 from flagplot_wire.text import clean
 from flagplot_wire.units import format_limit, format_memory
 from flagplotd.core.limits import (
+    Limited,
     account_of,
     allowed_qos,
     chain,
@@ -48,7 +49,7 @@ def admit(state: State, spec: JobSpec, who: Who, before: Job | None = None, time
     limits = limit_chain(state, who.user, spec)
     if not timed:
         spec = _cut_time_limit(spec, [limit for _, _, limit in limits])
-    _check_submitted(state, spec, who, before)
+    _check_submitted(state, spec, limits, before)
     if state.settings.refuse_impossible:
         least = needs(spec.request)
         for words, _, limit in limits:
@@ -135,10 +136,10 @@ def _cut_time_limit(spec: JobSpec, limits: list[Limits]) -> JobSpec:
     return msgspec.structs.replace(spec, request=msgspec.structs.replace(spec.request, time_limit_s=longest))
 
 
-def _check_submitted(state: State, spec: JobSpec, who: Who, before: Job | None) -> None:
+def _check_submitted(state: State, spec: JobSpec, limits: list[Limited], before: Job | None) -> None:
     jobs = count_indices(spec.array.indices if before is None else before.status.waiting) if spec.array else 1
     counted = set(scopes(state, before.user, before.spec)) if before is not None else set()
-    for words, key, limit in limit_chain(state, who.user, spec):
+    for words, key, limit in limits:
         there = state.submitted.get(key, 0)
         if limit.submitted is None or key in counted or there + jobs <= limit.submitted:
             continue

@@ -151,9 +151,13 @@ def _name(state: State, job: Job, wanted: bool) -> None:
 
 
 def _count(state: State, job: Job, sign: int) -> None:
-    jobs = weight(job)
-    for key in scopes(state, job.user, job.spec) if jobs else ():
-        left = state.submitted.get(key, 0) + sign * jobs
+    if jobs := weight(job):
+        _add(state, job, sign * jobs)
+
+
+def _add(state: State, job: Job, jobs: int) -> None:
+    for key in scopes(state, job.user, job.spec):
+        left = state.submitted.get(key, 0) + jobs
         if left:
             state.submitted[key] = left
         else:
@@ -163,8 +167,14 @@ def _count(state: State, job: Job, sign: int) -> None:
 def _count_again(state: State) -> None:
     """An account moved or a partition has another QoS: the keys of its jobs are others."""
     state.submitted.clear()
+    groups: dict[tuple[str, str, str, str], tuple[Job, int]] = {}
     for job in state.jobs.values():
-        _count(state, job, 1)
+        if jobs := weight(job):
+            group = (job.user, job.spec.account, job.spec.qos, job.spec.partition)
+            first, counted = groups.get(group, (job, 0))
+            groups[group] = (first, counted + jobs)
+    for job, jobs in groups.values():
+        _add(state, job, jobs)
 
 
 def _member(numbers: set[JobNumber], number: JobNumber, wanted: bool) -> None:

@@ -9,7 +9,7 @@ from flagplot_wire.errors import Refused
 from flagplot_wire.policy import Association
 from flagplotd.core import keys, values
 from flagplotd.core.limits import account_of, allowed_qos, chain
-from flagplotd.core.records import check_record, find
+from flagplotd.core.records import check_default_qos, check_record, find
 from flagplotd.core.state import State, Who
 from flagplotd.core.stepper import Stepper
 
@@ -102,12 +102,14 @@ def _may(state: State, who: Who, account: str, settings: dict[str, str]) -> None
 def _keep(step: Stepper, who: Who, old: Association | None, new: Association, what: str) -> str:
     state = step.state
     check_record(state, new)
+    check_default_qos(state, new)
     above = allowed_qos(state, "", new.account)
-    beyond = [name for name in new.qos if above and name not in above]
+    had = old.qos if old is not None else ()
+    beyond = [name for name in new.qos if above and name not in (*above, *had)]
     if beyond and not who.admin:
         raise Refused("not_permitted", f"account {new.account} may not use QoS {beyond[0]}: only admins give it")
     others = [one for one in of_user(state, new.user) if one.default and one.key != new.key]
-    if old is not None and old.default and not new.default:
+    if not new.default and not others:
         raise Refused(
             "bad_value", f"{new.account} is the default account of {new.user}", "make another one the default instead"
         )

@@ -6,6 +6,7 @@ import re
 
 import msgspec
 
+from flagplot_wire import constraint
 from flagplot_wire import events as ev
 from flagplot_wire.errors import Refused
 from flagplot_wire.ids import JobNumber, parse_job_ref
@@ -104,7 +105,14 @@ def check_request(state: State, request: Request, partition: Partition) -> Reque
         raise Refused("bad_gres", "whole GPUs and a share of a GPU in one job: it may have one kind only")
     gpus = (*request.gpus, *request.gpus_per_node, *request.gpus_per_task)
     counts = (request.nodes_min, request.cpus_per_task, *(gpu.count for gpu in gpus))
-    others = (request.tasks, request.tasks_per_node, request.shards, request.vram_mib, request.time_limit_s or 0)
+    others = (
+        request.tasks,
+        request.tasks_per_node,
+        request.shards,
+        request.vram_mib,
+        request.time_limit_s or 0,
+        request.cpus_per_gpu,
+    )
     memory = tuple(value or 0 for value in (request.mem_per_node_mib, request.mem_per_cpu_mib, request.mem_per_gpu_mib))
     if min(counts) < 1 or min(others) < 0 or min(memory) < 0:
         raise Refused("bad_request", "a count in the request is negative or zero")
@@ -112,6 +120,13 @@ def check_request(state: State, request: Request, partition: Partition) -> Reque
         raise Refused("bad_request", f"a count in the request is above {MAX_COUNT}")
     if request.nodes_max < request.nodes_min:
         raise Refused("bad_request", f"at most {request.nodes_max} nodes is fewer than at least {request.nodes_min}")
+    if request.cpus_per_gpu and not whole:
+        raise Refused("bad_request", "--cpus-per-gpu goes with whole GPUs", "ask for GPUs, or for --cpus-per-task")
+    if constraint.groups(constraint.check(request.constraint, request.nodes_max)):
+        raise Refused(
+            "bad_request", f"{clean(request.constraint)!r}: counts in a constraint are not scheduled yet",
+            "submit one job for each kind of node, or leave the counts away",
+        )  # fmt: skip
     for name in (*request.nodelist, *request.exclude):
         if state.nodes and name not in state.nodes:
             raise Refused("no_node", f"there is no node {clean(name)!r}", "flagplot nodes lists them")

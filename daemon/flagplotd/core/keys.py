@@ -226,6 +226,11 @@ def changed(record: R, kind: Kinds, values: Mapping[str, str], now: int) -> R:
         if twice:
             raise Refused("bad_key", f"{clean(text)} is given twice")
         fields |= found
+    return with_fields(record, fields)
+
+
+def with_fields(record: R, fields: Mapping[str, Any]) -> R:
+    """The record with some fields replaced, where `limits.gpus` is a field inside another."""
     plain = {field: value for field, value in fields.items() if "." not in field}
     for name in dict.fromkeys(field.partition(".")[0] for field in fields if "." in field):
         inner = {field.partition(".")[2]: value for field, value in fields.items() if field.startswith(f"{name}.")}

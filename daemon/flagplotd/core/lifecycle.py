@@ -16,6 +16,7 @@ from flagplotd.core import arrays, usage
 from flagplotd.core.apply import HOLDING
 from flagplotd.core.orders import AckOn, LaunchOn, StopOn
 from flagplotd.core.recheck import why_not
+from flagplotd.core.sharing import Sharing
 from flagplotd.core.stepper import Stepper
 from flagplotd.core.stimuli import AttemptEnded, AttemptStarted, Planned, Start
 
@@ -33,9 +34,13 @@ USER_FAULT = "user: "
 
 def planned(step: Stepper, plan: Planned) -> None:
     """Commit a plan: every start is checked against the state of now, and skipped where it no longer holds."""
+    sharing = Sharing(step.state, step.now) if plan.starts else None
     for planned_start in plan.starts:
-        if not why_not(step.state, planned_start, step.now):
+        job = step.state.jobs.get(planned_start.number)
+        if not why_not(step.state, planned_start, step.now, sharing):
             start(step, planned_start)
+            if sharing is not None and job is not None:
+                sharing.take(job)
     step.state.forecasts = {
         forecast.number: forecast for forecast in plan.forecasts if forecast.number in step.state.pending
     }

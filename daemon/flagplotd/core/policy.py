@@ -9,7 +9,7 @@ from flagplot_wire.replies import Acted
 from flagplotd.core import associations, keys, partitions, reservations, values
 from flagplotd.core.limits import account_of
 from flagplotd.core.people import each
-from flagplotd.core.records import check_record, find
+from flagplotd.core.records import check_default_qos, check_record, find
 from flagplotd.core.state import State, Who
 from flagplotd.core.stepper import Stepper
 from flagplotd.core.stimuli import ChangeRecords
@@ -114,6 +114,8 @@ def _refuse_used(what: str, uses: list[str]) -> None:
 
 def _keep(step: Stepper, record: Account | Qos, what: str, by: str) -> str:
     check_record(step.state, record)
+    if isinstance(record, Account):
+        check_default_qos(step.state, record)
     step.emit(ev.PolicyChanged(record, what, by))
     step.replan()
     return what

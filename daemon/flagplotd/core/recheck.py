@@ -5,12 +5,13 @@ from __future__ import annotations
 from flagplot_wire.alloc import NodeAlloc
 from flagplot_wire.indices import has_index, mask_of
 from flagplotd.core import dependency
+from flagplotd.core.sharing import Sharing
 from flagplotd.core.state import NodeUse, State
 from flagplotd.core.stimuli import Start
 
 
-def why_not(state: State, start: Start, now: int) -> str:
-    """Why this start no longer holds; empty when it does."""
+def why_not(state: State, start: Start, now: int, sharing: Sharing | None = None) -> str:
+    """Why this start no longer holds; empty when it does. `sharing` has counted the starts made with it."""
     job = state.jobs.get(start.number)
     if job is None or start.number not in state.pending:
         return "the job is not pending"
@@ -32,7 +33,12 @@ def why_not(state: State, start: Start, now: int) -> str:
         limit = array.spec.array.limit if array is not None and array.spec.array is not None else 0
         if array is not None and limit and array.status.elements_running >= limit:
             return "the array's limit is reached"
+    sharing = sharing or Sharing(state, now)
+    if over := sharing.over(job):
+        return over[0].text
     for part in start.allocation.nodes:
+        if not sharing.open_to(job, part.node):
+            return f"{part.node}: is reserved"
         if not partition.has(part.node):
             return f"{part.node}: is not in partition {partition.name}"
         if reason := _node_cannot(state, part):

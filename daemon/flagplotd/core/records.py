@@ -58,25 +58,29 @@ def _check_account(state: State, account: Account) -> None:
         if account.name in way:
             circle = " → ".join([account.name, *way[: way.index(account.name) + 1]])
             raise Refused("account_loop", f"{whose} would be below itself: {circle}", "choose another parent")
-    above = () if account.name == ROOT else allowed_qos(state, "", account.parent)
-    _check_allowed(state, whose, account.qos, account.default_qos, above)
+    known("QoS", (*account.qos, *((account.default_qos,) if account.default_qos else ())), state.qos, whose)
 
 
 def _check_association(state: State, association: Association) -> None:
     whose = f"user {association.user} in account {association.account}"
     if account_of(state, association.account) is None:
         known("account", (association.account,), state.accounts, whose)
-    above = allowed_qos(state, "", association.account)
-    _check_allowed(state, whose, association.qos, association.default_qos, above)
+    default = (association.default_qos,) if association.default_qos else ()
+    known("QoS", (*association.qos, *default), state.qos, whose)
 
 
-def _check_allowed(state: State, whose: str, qos: tuple[str, ...], default: str, above: tuple[str, ...]) -> None:
-    known("QoS", (*qos, *((default,) if default else ())), state.qos, whose)
-    allowed = qos or above
-    if default and allowed and default not in allowed:
+def check_default_qos(state: State, record: Account | Association) -> None:
+    """Refuse a default QoS that is not allowed. For people alone: where the accounts above change later it is passed
+    over (`limits.default_qos`)."""
+    if isinstance(record, Account):
+        whose, above = f"account {record.name}", record.parent
+    else:
+        whose, above = f"user {record.user} in account {record.account}", record.account
+    allowed = record.qos or allowed_qos(state, "", above)
+    if record.default_qos and allowed and record.default_qos not in allowed:
         raise Refused(
             "bad_value",
-            f"{whose}: the default QoS {default} is not among those allowed, {', '.join(allowed)}",
+            f"{whose}: the default QoS {record.default_qos} is not among those allowed, {', '.join(allowed)}",
             "allow it, or choose another default-qos",
         )
 

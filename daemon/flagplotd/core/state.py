@@ -10,7 +10,7 @@ from msgspec import Struct
 from flagplot_wire.ids import Epoch, JobNumber
 from flagplot_wire.job import Forecast, Job
 from flagplot_wire.node import Node, Partition
-from flagplot_wire.policy import Account, Association, Qos, Reservation, Usage
+from flagplot_wire.policy import Account, Association, PreemptMode, Qos, Reservation, Usage
 
 
 class Switch(Struct, frozen=True):
@@ -44,6 +44,9 @@ class Settings(Struct, frozen=True):
     usage_every_s: int = 300
     switches: tuple[Switch, ...] = ()
     licenses: tuple[tuple[str, int], ...] = ()
+    preempt_mode: PreemptMode = "off"
+    preempt_by: Literal["qos", "partition"] = "qos"
+    preempt_exempt_s: int = 0
     weight_cpu: int = 1_000
     weight_memory_gib: int = 0
     weight_gpu: int = 8_000

@@ -49,11 +49,12 @@ def plan(snapshot: Snapshot, policy: Policy) -> Plan:
     import numpy as np
 
     from flagplotd.sched import kernels
-    from flagplotd.sched.order import key
+    from flagplotd.sched.order import positions
+    from flagplotd.sched.priority import Inputs
 
-    snapshot.waiting.sort(
-        key=lambda row: key(row.job, snapshot.partitions.get(row.job.spec.partition), policy, snapshot.now)
-    )
+    given = snapshot.inputs or Inputs(tiers={one.name: one.priority_tier for one in snapshot.partitions.values()})
+    order = positions([row.job for row in snapshot.waiting], given, policy, snapshot.now)
+    snapshot.waiting = [snapshot.waiting[place] for place in order]
     count, nodes, width = len(snapshot.waiting), len(snapshot.nodes), snapshot.g_of.shape[1]
     if count == 0 or nodes == 0:
         return Plan((), (*snapshot.idle_forecasts, *(_no_nodes(row.job.number) for row in snapshot.waiting)), count)

@@ -48,8 +48,8 @@ def shape_of(request: Request, forever: int) -> Shape:
         if not request.gpus:
             for gpu in request.gpus_per_task:
                 gpus[gpu.type] = gpus.get(gpu.type, 0) + gpu.count * tasks
-    cpu = tasks * request.cpus_per_task
     count = sum(gpus.values())
+    cpu = max(tasks * request.cpus_per_task, count * request.cpus_per_gpu)
     if request.mem_per_node_mib is not None:
         mem = request.mem_per_node_mib or MEM_ALL
     elif request.mem_per_cpu_mib is not None:

@@ -7,13 +7,17 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from flagplot_wire import constraint
+from flagplot_wire.errors import Refused
 from flagplot_wire.hostlist import natural_key
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.indices import count_indices, mask_of
 from flagplot_wire.job import Forecast, Job, Reason, Why
 from flagplot_wire.node import Gpu, Node, Partition
 from flagplotd.core import dependency
+from flagplotd.core.sharing import Sharing
 from flagplotd.core.state import NodeUse, State
+from flagplotd.sched.priority import Inputs
 from flagplotd.sched.shapes import MAX_KINDS, Shape, shape_of
 
 FOREVER = 315_360_000
@@ -67,6 +71,8 @@ class Snapshot:
     e_mem: Ints
     e_gpu: Ints
     partitions: dict[str, Partition] = field(default_factory=dict)
+    inputs: Inputs | None = None
+    """What priorities follow from beside the jobs; without it age, tier and nice alone count."""
 
 
 def take(state: State, now: int, default_time_s: int = 3_600, extra: Job | None = None) -> Snapshot:
@@ -75,7 +81,8 @@ def take(state: State, now: int, default_time_s: int = 3_600, extra: Job | None 
         (node for node in state.nodes.values() if node.inventory is not None), key=lambda node: natural_key(node.name)
     )
     arrays = _Nodes(state, nodes)
-    waiting, idle = _eligible(state, now)
+    sharing = Sharing(state, now)
+    waiting, idle = _eligible(state, now, sharing)
     if extra is not None:
         waiting.append(extra)
     shapes: dict[tuple[object, ...], int] = {}
@@ -87,13 +94,17 @@ def take(state: State, now: int, default_time_s: int = 3_600, extra: Job | None 
     for job in waiting:
         request = job.spec.request
         partition = job.spec.partition
-        key = (request, partition)
+        closed = sharing.closed(job)
+        key = (request, partition, job.spec.reservation, closed)
         index = shapes.get(key)
         if index is None:
-            where = (partition, request.nodelist, request.exclude, request.constraint)
+            where = (partition, request.nodelist, request.exclude, request.constraint, job.spec.reservation, closed)
             if where not in masks:
                 masks[where] = len(mask_rows)
-                mask_rows.append(_mask(state, nodes, *where))
+                row = _mask(state, nodes, partition, request.nodelist, request.exclude, request.constraint)
+                if closed or job.spec.reservation:
+                    row &= np.array([sharing.open_to(job, node.name) for node in nodes], np.uint8)
+                mask_rows.append(row)
             index = shapes[key] = len(shape_list)
             shape_list.append(shape_of(request, FOREVER))
             s_mask.append(masks[where])
@@ -168,14 +179,14 @@ class _Nodes:
         self.g_vram[row, index] = gpu.vram_mib or 0
 
 
-def _eligible(state: State, now: int) -> tuple[list[Job], list[Forecast]]:
+def _eligible(state: State, now: int, sharing: Sharing) -> tuple[list[Job], list[Forecast]]:
     jobs: list[Job] = []
     idle: list[Forecast] = []
     for number in state.pending:
         job = state.jobs[number]
         if job.is_array and not job.status.waiting:
             continue
-        reasons = not_eligible(state, job, now)
+        reasons = not_eligible(state, job, now) + sharing.over(job)
         if not reasons:
             jobs.append(job)
         else:
@@ -221,7 +232,12 @@ def _starts_allowed(job: Job) -> int:
 
 
 def _mask(
-    state: State, nodes: list[Node], partition: str, wanted: tuple[str, ...], excluded: tuple[str, ...], constraint: str
+    state: State,
+    nodes: list[Node],
+    partition: str,
+    wanted: tuple[str, ...],
+    excluded: tuple[str, ...],
+    features_wanted: str,
 ) -> Bytes:
     part = state.partitions.get(partition)
     row = np.zeros(len(nodes), np.uint8)
@@ -229,18 +245,17 @@ def _mask(
         inside = part is None or part.has(node.name)
         named = not wanted or node.name in wanted
         features = node.inventory.features if node.inventory else ()
-        row[index] = inside and named and node.name not in excluded and has_features(constraint, features)
+        row[index] = inside and named and node.name not in excluded and has_features(features_wanted, features)
     return row
 
 
-def has_features(constraint: str, features: tuple[str, ...]) -> bool:
-    """Whether a node with `features` satisfies `a&b|c` (`&` binds tighter, as in sbatch(1))."""
-    if not constraint:
-        return True
-    return any(
-        all(word.strip() in features for word in alternative.replace(",", "&").split("&"))
-        for alternative in constraint.strip("[]").split("|")
-    )
+def has_features(text: str, features: tuple[str, ...]) -> bool:
+    """Whether a node with `features` may be among the nodes of a job with this constraint (`sbatch(1)`); one that
+    cannot be read, which the gate refuses, matches none."""
+    try:
+        return constraint.matches(constraint.parse(text), features)
+    except Refused:
+        return False
 
 
 def shape_arrays(shapes: list[Shape], types: dict[str, int]) -> tuple[Ints, Ints, Ints]:

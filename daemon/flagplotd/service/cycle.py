@@ -94,12 +94,14 @@ class Cycle:
         self._loop.hub.push(progress)
 
     async def _once(self) -> None:
+        from flagplotd.sched.priority import inputs
         from flagplotd.sched.snapshot import take
 
         state = self._loop.state
         if not state.pending and not self._told:
             return
         snapshot = take(state, self._loop.now(), self.policy.default_time_s)
+        snapshot.inputs = inputs(state, self.policy, self.fairshare)
         started = clock.ticks()
         plan = await self.in_worker(lambda: _plan(snapshot, self.policy))
         self.last_us = int((clock.ticks() - started) * 1e6)

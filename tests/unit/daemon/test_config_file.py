@@ -97,7 +97,7 @@ def test_weights_flags_and_usage(tmp_path: Path) -> None:
 [scheduler]
 weight_qos = 4294967295
 favor_small = true
-[controller]
+[limits]
 usage_half_life_s = 86400
 weight_memory_gib = 250
 """,
@@ -113,7 +113,7 @@ weight_memory_gib = 250
         ("[scheduler]\nweight_age = 4294967296", "scheduler.weight_age: must be a whole number from 0 to 4294967295"),
         ("[scheduler]\nweight_tres_gpu = -1", "scheduler.weight_tres_gpu: must be a whole number from 0"),
         ("[scheduler]\nfavor_small = 1", "scheduler.favor_small: must be true or false, not 1"),
-        ("[controller]\nusage_every_s = 0", "controller.usage_every_s: must be 1 or more"),
+        ("[limits]\nusage_every_s = 0", "limits.usage_every_s: must be 1 or more"),
     ],
 )
 def test_what_is_refused_of_weights_and_usage(tmp_path: Path, text: str, said: str) -> None:

@@ -213,6 +213,7 @@ def test_changing_jobs_is_checked_too() -> None:
     assert drive.update(other, licenses="")[0][0] == "" and drive.job(other).spec.request.licenses == ()
     drive.change("modify", "account", "science", max_wall="1")
     assert drive.update(other, comment="still mine")[0][0] == "", "what it was let in with is not looked at again"
+    drive.change("modify", "account", "science", max_wall="")
     drive.start(other, part())
     assert drive.update(other, account="optics")[0][0] == "not_pending"
 

@@ -155,7 +155,16 @@ def test_coordinators_change_users_below_them() -> None:
     drive.change("add", "qos", "gold")
     assert "may not use QoS gold" in drive.change("modify", "user", "dora", who=CARL, qos="gold")[0]
     assert drive.change("modify", "user", "dora", qos="gold") == ["changed qos"]
+    assert drive.change("modify", "user", "dora", who=CARL, shares="2") == ["changed shares"], (
+        "what an admin gave stays"
+    )
+    assert "bad_value" in drive.change("add", "user", "fred", account="optics", default="no")[0]
+    assert (
+        "not among those allowed, high, low"
+        in drive.change("add", "user", "fred", account="optics", default_qos="gold")[0]
+    )
     drive.change("add", "account", "art")
+    assert "alice" in drive.state.default_accounts and "fred" not in drive.state.default_accounts
     assert "not_permitted" in drive.change("add", "user", "dora", who=CARL, account="art")[0]
     drive.change("add", "user", "eve", account="art")
     assert (

@@ -112,6 +112,7 @@ def test_jobs_that_run_into_it(drive: Booked) -> None:
     assert "n1 has 2 GPUs, 3 are wanted with those of running jobs" in drive.reserve(
         "all", duration="60", nodes="n1", gpus="2"
     )
+    drive.reserve("r", "remove")
     endless = drive.submit()
     drive.start(endless, part("n2", "0"))
     assert "job 2 on n2" in drive.reserve("later", start="2027-01-01", duration="60", nodes="n2")

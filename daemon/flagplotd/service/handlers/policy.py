@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from flagplot_wire.policy import Association, Record
 from flagplot_wire.replies import Policies
 from flagplot_wire.requests import GetPolicy
@@ -12,7 +14,7 @@ async def handle(asking: Asking, request: GetPolicy) -> Policies:
     """Records of a kind (or all), by kind and name; a user is found by its name alone too."""
     await asking.server.loop.settled()
     state, wanted = asking.server.state, set(request.names)
-    tables = {
+    tables: dict[str, Mapping[str, Record]] = {
         "account": state.accounts,
         "user": state.associations,
         "qos": state.qos,

@@ -1,0 +1,177 @@
+"""`flagplotd.toml`: what a site decides about its controller. `flagplotd.toml(5)` describes every key."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from flagplot_wire.errors import Refused
+from flagplot_wire.hostlist import expand_hosts
+from flagplot_wire.node import Partition
+from flagplot_wire.policy import Record
+from flagplotd.config.records import read_partitions, read_records
+from flagplotd.config.switches import read_licenses, read_switches
+from flagplotd.config.tables import Tables
+from flagplotd.core.keys import KEYS
+from flagplotd.core.state import Settings
+from flagplotd.sched.plan import Policy
+
+
+class Config(Struct, frozen=True):
+    """The controller's configuration. `heartbeat_s` is what agents are told; port 0 takes a free one.
+
+    `names_partitions` is False where the file has none, so that `partitions` is only what a new cluster begins with.
+    """
+
+    settings: Settings = Settings()
+    policy: Policy = Policy()
+    host: str = "127.0.0.1"
+    port: int = 0
+    heartbeat_s: int = 5
+    sample_s: int = 2
+    partitions: tuple[Partition, ...] = (Partition("main", all_nodes=True, default=True),)
+    nodes: tuple[str, ...] = ()
+    admins: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+    records: tuple[Record, ...] = ()
+    names_partitions: bool = False
+
+
+_SETTINGS = (
+    "max_array_size",
+    "max_jobs",
+    "max_launch_failures",
+    "launch_retry_s",
+    "kill_wait_s",
+    "lease_s",
+    "keep_ended_s",
+    "keep_ended",
+)
+_CONTROLLER = ("host", "port", "heartbeat_s", "sample_s", *_SETTINGS)
+_LIMITS = (
+    "enforce",
+    "refuse_impossible",
+    "usage_half_life_s",
+    "usage_every_s",
+    "weight_cpu",
+    "weight_memory_gib",
+    "weight_gpu",
+)
+_PREEMPTION = ("preempt_mode", "preempt_by", "preempt_exempt_s")
+_CHOICES = {
+    "enforce": ("off", "limits", "associations"),
+    "preempt_mode": ("off", "cancel", "requeue", "suspend"),
+    "preempt_by": ("qos", "partition"),
+}
+_PARTITION = ("name", *(key.replace("-", "_") for key in KEYS["partition"]), "up", "priority_tier")
+_TOP = (
+    "cluster",
+    "controller",
+    "partition",
+    "node",
+    "scheduler",
+    "roles",
+    "limits",
+    "preemption",
+    "licenses",
+    "qos",
+    "account",
+    "user",
+    "reservation",
+    "switch",
+    "block",
+)
+
+
+def load_config(path: Path) -> Config:
+    """Read the file; without one the defaults hold. Raises `Refused` naming the file and the key."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return Config()
+    except (OSError, UnicodeDecodeError) as wrong:
+        raise Refused("usage", f"{path} cannot be read: {wrong}") from wrong
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as wrong:
+        raise Refused("usage", f"{path} is not TOML: {wrong}") from wrong
+    return _config(Tables(path), data)
+
+
+def _config(tables: Tables, data: dict[str, Any]) -> Config:
+    tables.known("", data, _TOP)
+    cluster = tables.table(data, "cluster", ("name",))
+    controller = tables.table(data, "controller", _CONTROLLER)
+    scheduler = tables.table(data, "scheduler", Policy.__struct_fields__)
+    roles = tables.table(data, "roles", ("admins", "operators"))
+    partitions, nodes = read_partitions(tables, data), _nodes(tables, data)
+    numbers: dict[str, Any] = {
+        key: tables.integer("controller", controller, key) for key in _SETTINGS if key in controller
+    }
+    settings = Settings(
+        cluster=tables.text("cluster", cluster, "name", "flagplot"),
+        switches=read_switches(tables, data, nodes),
+        licenses=read_licenses(tables, data),
+        **numbers,
+        **_settings(tables, data, "limits", _LIMITS),
+        **_settings(tables, data, "preemption", _PREEMPTION),
+    )
+    return Config(
+        settings=settings,
+        policy=_policy(tables, scheduler),
+        host=tables.text("controller", controller, "host", "127.0.0.1"),
+        port=_port(tables, controller),
+        heartbeat_s=max(tables.integer("controller", controller, "heartbeat_s", 5), 1),
+        sample_s=max(tables.integer("controller", controller, "sample_s", 2), 1),
+        partitions=partitions or Config().partitions,
+        nodes=nodes,
+        admins=tables.names("roles", roles, "admins"),
+        operators=tables.names("roles", roles, "operators"),
+        records=read_records(tables, data),
+        names_partitions=bool(partitions),
+    )
+
+
+def _policy(tables: Tables, table: dict[str, Any]) -> Policy:
+    where, defaults, found = "scheduler", Policy(), dict[str, Any]()
+    for key in table:
+        if isinstance(getattr(defaults, key), bool):
+            found[key] = tables.flag(where, table, key, False)
+        elif key.startswith("weight_"):
+            found[key] = tables.weight(where, table, key)
+        else:
+            found[key] = tables.integer(where, table, key)
+    return Policy(**found)
+
+
+def _settings(tables: Tables, data: dict[str, Any], where: str, keys: tuple[str, ...]) -> dict[str, Any]:
+    table = tables.table(data, where, keys)
+    found: dict[str, Any] = {}
+    for key in table:
+        if key in _CHOICES:
+            found[key] = tables.choice(where, table, key, _CHOICES[key])
+        elif key == "refuse_impossible":
+            found[key] = tables.flag(where, table, key, True)
+        else:
+            found[key] = tables.integer(where, table, key)
+    if found.get("usage_every_s") == 0:
+        raise tables.bad(f"{where}.usage_every_s", "must be 1 or more")
+    return found
+
+
+def _nodes(tables: Tables, data: dict[str, Any]) -> tuple[str, ...]:
+    names: list[str] = []
+    for entry in tables.entries(data, "node"):
+        tables.known("node", entry, ("names",))
+        names += tables.parsed("node", entry, "names", expand_hosts, [])
+    return tuple(dict.fromkeys(names))
+
+
+def _port(tables: Tables, table: dict[str, Any]) -> int:
+    port = tables.integer("controller", table, "port", 0)
+    if port > 65_535:
+        raise tables.bad("controller.port", f"must be below 65536, not {port}")
+    return port
