@@ -113,8 +113,14 @@ def workload(log: Log, total: int) -> Workload:
         else:
             jobs.append((submit, min(run, requested), requested, procs))
     jobs.sort(key=lambda job: job[0])
-    columns = [list(column) for column in zip(*jobs, strict=True)] or [[], [], [], []]
-    return Workload(*columns, total=total, dropped=dropped)
+    return Workload(
+        submit=[job[0] for job in jobs],
+        run=[job[1] for job in jobs],
+        requested=[job[2] for job in jobs],
+        procs=[job[3] for job in jobs],
+        total=total,
+        dropped=dropped,
+    )
 
 
 def _plain(content: bytes, name: str) -> bytes:

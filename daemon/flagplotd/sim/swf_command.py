@@ -21,9 +21,7 @@ from flagplotd.sim.engine import POLICIES, simulate
 @click.option("--clairvoyant", is_flag=True, help="The scheduler knows each run time, instead of what was requested.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--ascii", "ascii_only", is_flag=True, help="Draw plots with ASCII characters.")
-def command(
-    file: Path, procs: int | None, policy: str, clairvoyant: bool, as_json: bool, ascii_only: bool
-) -> None:
+def command(file: Path, procs: int | None, policy: str, clairvoyant: bool, as_json: bool, ascii_only: bool) -> None:
     """Replay FILE, a log in the Standard Workload Format, plain or gzip."""
     log = swf.read(file)
     total = procs or log.max_procs
