@@ -24,6 +24,7 @@ from flagplotd.core.keys import KEYS
 from flagplotd.core.state import Settings
 from flagplotd.main import cli as daemon
 from flagplotd.sched.plan import Policy
+from flagplotd.sim.cli import cli as simulator
 
 MAN = Path(__file__).resolve().parents[2] / "man"
 PAGES = sorted(MAN.iterdir())
@@ -51,7 +52,7 @@ def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[t
             yield from commands(found, (*path, name))
 
 
-@pytest.mark.parametrize(("group", "page"), [(cli, "flagplot.1"), (daemon, "flagplotd.8")])
+@pytest.mark.parametrize(("group", "page"), [(cli, "flagplot.1"), (daemon, "flagplotd.8"), (simulator, "flagplotd.8")])
 def test_commands_and_options(group: click.Group, page: str) -> None:
     page_text = text(page)
     missing = []

@@ -39,5 +39,10 @@ def test_planning_types_load_without_the_compiler() -> None:
     assert "numba" not in loaded("import flagplotd.sched.plan, flagplotd.core.step")
 
 
+def test_help_of_the_simulator_loads_nothing_heavy() -> None:
+    code = "import flagplotd.main, flagplotd.sim.cli as cli; [cli.cli.get_command(None, name) for name in cli.COMMANDS]"
+    assert not loaded(code) & {"numba", "numpy", "asyncssh"}
+
+
 def test_the_keeper_is_small() -> None:
     assert not loaded("import flagplot_agent.launch.keeper") & {*HEAVY, "asyncio", "msgspec"}
