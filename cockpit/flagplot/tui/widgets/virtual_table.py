@@ -11,7 +11,6 @@ from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
-from textual.strip import Strip
 
 from flagplot.tui.widgets.drawn_list import MARK_ALL_KEY, MARK_KEYS, PAGE_KEYS, DrawnList, thumb_at
 from flagplot.view.queue import Cell, Column
@@ -71,7 +70,6 @@ class VirtualTable(DrawnList[Key]):
         self._cells: CellsOf = lambda key: ()
         self._at = 0
         self._cursor: Key | None = None
-        self.lines_drawn = 0
 
     # the model
 
@@ -148,11 +146,6 @@ class VirtualTable(DrawnList[Key]):
 
     def _thumb(self, y: int) -> bool | None:
         return None if y == 0 else thumb_at(y - 1, self._top, self._page, len(self.keys))
-
-    def render_line(self, y: int) -> Strip:
-        """One line: the header, a row, a line of the empty message, or blank."""
-        self.lines_drawn += 1
-        return super().render_line(y)
 
     def _segments(self, y: int) -> list[Segment]:
         if y == 0:
