@@ -139,7 +139,7 @@ def test_down_leaves_running_jobs_to_their_keepers_and_up_finds_them(cluster: Cl
     number = cluster.submit("-o", "/dev/null", "--wrap", "sleep 6; exit 7")
     cluster.wait_state(number, "RUNNING")
     said = cluster.cli("down")
-    assert "1 running jobs go on" in said
+    assert "1 running job goes on" in said
     assert cluster.run("queue").returncode == 5
     cluster.cli("up", "--detach")
     assert cluster.state(number) in ("RUNNING", "FAILED")

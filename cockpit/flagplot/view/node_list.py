@@ -23,7 +23,7 @@ from flagplot.view.words import clock_time, memory, moment, state_look
 from flagplot_wire.hostlist import compress_hosts, natural_key
 from flagplot_wire.indices import compress_indices
 from flagplot_wire.job import NO_LIMIT, Job
-from flagplot_wire.text import clean, fit
+from flagplot_wire.text import clean, counted, fit
 
 Cells = tuple[tuple[Piece, ...], ...]
 
@@ -130,7 +130,8 @@ def page(mirror: Mirror, fact: NodeFact, now: int) -> list[Row]:
     if inventory is None:
         rows.append(("", (("Its agent never reported: what it has is not known.", "dim"),)))
         return rows
-    cores = f"{inventory.sockets} sockets × {inventory.cores // max(1, inventory.sockets)} cores"
+    cores = counted(inventory.sockets, "socket")
+    cores += f" × {counted(inventory.cores // max(1, inventory.sockets), 'core')}"
     cores += f" × {inventory.threads_per_core} threads" if inventory.threads_per_core > 1 else ""
     rows.append(("CPU", ((f"{cores}  {clean(inventory.cpu_model)}".strip(), "plain"),)))
     for numa in inventory.numa if len(inventory.numa) > 1 else ():

@@ -18,7 +18,7 @@ from flagplot.view.words import clock_time
 from flagplot_wire import events as ev
 from flagplot_wire.errors import Refused
 from flagplot_wire.requests import GetEvents
-from flagplot_wire.text import clean
+from flagplot_wire.text import clean, counted
 
 COLUMNS = (
     Column("time", "WHEN", 11),
@@ -65,7 +65,7 @@ class EventsView(ListView):
     def counts(self) -> str:
         """Filter and number."""
         shown = f"/{clean(self.filter)}  " if self.filter else ""
-        return f"{shown}{len(self._rows)} events"
+        return f"{shown}{counted(len(self._rows), 'event')}"
 
     def entered(self) -> None:
         """Ask for what happened before we came, once per controller."""

@@ -13,7 +13,7 @@ from flagplot.tui.widgets.pieces import PieceLine, PieceTable
 from flagplot.view.bars import Piece, number
 from flagplot.view.columns import spread
 from flagplot.view.gpus import COLUMNS, SORTS, STRIDE, Cells, GpuSpec, cells, find, select
-from flagplot_wire.text import clean
+from flagplot_wire.text import clean, counted
 
 
 class GpusView(SortedView[GpuSpec]):
@@ -54,7 +54,7 @@ class GpusView(SortedView[GpuSpec]):
     @property
     def counts(self) -> str:
         """Filter, number, order."""
-        shown = f"{len(self._keys)} GPUs"
+        shown = counted(len(self._keys), "GPU")
         if self.spec.filter:
             total = sum(len(fact.gpus) for fact in self.cockpit.fleet.facts.values())
             shown = f"/{clean(self.spec.filter)}  {len(self._keys)} of {total}"
@@ -95,7 +95,7 @@ class GpusView(SortedView[GpuSpec]):
         if outsiders:
             pieces.append((f"  ! {outsiders} with outsiders", "bad"))
         if unknown:
-            pieces.append((f"  ? {unknown} node{'s' if unknown != 1 else ''} unknown", "dim"))
+            pieces.append((f"  ? {counted(unknown, 'node')} unknown", "dim"))
         if self.size.width >= 116:
             pieces.append(("   █ held, in the owner's colour  ░ free", "dim"))
         return pieces

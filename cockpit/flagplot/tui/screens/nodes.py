@@ -21,7 +21,7 @@ from flagplot.view.fleet import GROUPINGS, group
 from flagplot.view.fleet_map import ZOOMS, cell_size, choose_zoom, lay_out, legend, summary
 from flagplot.view.node_list import COLUMNS, SORTS, NodeSpec, cells, select
 from flagplot_wire.hostlist import compress_hosts
-from flagplot_wire.text import clean
+from flagplot_wire.text import clean, counted
 
 
 class NodesView(SortedView[NodeSpec]):
@@ -100,7 +100,7 @@ class NodesView(SortedView[NodeSpec]):
     def counts(self) -> str:
         """Filter, number, marks, grouping or order."""
         total = len(self.cockpit.mirror.nodes)
-        shown = f"{len(self._names)} nodes"
+        shown = counted(len(self._names), "node")
         if self.spec.filter:
             shown = f"/{clean(self.spec.filter)}  {len(self._names)} of {total}"
         if not self.is_mounted:

@@ -16,7 +16,7 @@ from flagplot.tui.list_view import SortedView
 from flagplot.tui.widgets.virtual_table import VirtualTable
 from flagplot.view.queue import SORT_ORDER, QueueSpec, cells, columns_for, job_target, select
 from flagplot_wire.ids import JobNumber
-from flagplot_wire.text import clean
+from flagplot_wire.text import clean, counted
 
 
 class QueueView(SortedView[QueueSpec]):
@@ -64,7 +64,7 @@ class QueueView(SortedView[QueueSpec]):
     @property
     def counts(self) -> str:
         """Filter, `5 of 20`, marks."""
-        shown = f"{len(self._numbers)} jobs"
+        shown = counted(len(self._numbers), "job")
         if self.spec.filter:
             shown = f"/{clean(self.spec.filter)}  {len(self._numbers)} of {self._total}"
         marks = f" · {len(self.table.marks)} marked" if self.is_mounted and self.table.marks else ""
