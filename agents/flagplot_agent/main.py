@@ -100,9 +100,14 @@ async def run(config: Config) -> None:
     """The agent, until SIGTERM: jobs go on under their keeper."""
     from flagplot_agent.loop import Agent
     from flagplot_agent.telemetry.inventory import discover
+    from flagplot_agent.telemetry.nvml import binding_words
     from flagplot_agent.telemetry.sampler import Sampler
 
     inventory = await asyncio.to_thread(discover, config.node, config.simulate)
+    if config.simulate is None:
+        logging.info("NVML binding: %s", binding_words())
+    for note in inventory.notes:
+        logging.info("%s", note)
     agent = Agent(config, Sampler(inventory, config.simulate))
     task = asyncio.create_task(agent.run())
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -67,6 +67,22 @@ def test_exit_codes_logs_and_binary_output(cluster: Cluster) -> None:
     assert done.stdout == b"a\0\x1b[31mb\n"
 
 
+def test_wait_logs_and_script_in_json(cluster: Cluster) -> None:
+    number = cluster.submit("--wrap", "printf 'ä\\377\\n'; exit 4")
+    waited = cluster.run("wait", str(number), "--json")
+    assert waited.returncode == 4 and waited.stderr == ""
+    (ended,) = json.loads(waited.stdout)
+    assert (ended["job_id"], ended["state"], ended["exit_code"]) == (number, "FAILED", 4)
+    piece = cluster.json("logs", str(number))
+    assert (piece["text"], piece["ended"]) == ("ä\N{REPLACEMENT CHARACTER}\n", True)
+    assert piece["size"] == piece["bytes"] == len("ä".encode()) + 2
+    followed = [json.loads(line) for line in cluster.cli("logs", str(number), "--follow", "--json").splitlines()]
+    assert followed == [piece]
+    script = cluster.json("script", str(number))
+    assert script["job_id"] == number and script["args"] == []
+    assert script["script"].startswith("#!") and "exit 4" in script["script"]
+
+
 def test_hold_release_update_and_explain(cluster: Cluster) -> None:
     number = cluster.submit("--hold", "-o", "/dev/null", "--wrap", "true")
     text = str(number)
@@ -123,7 +139,7 @@ def test_down_leaves_running_jobs_to_their_keepers_and_up_finds_them(cluster: Cl
     number = cluster.submit("-o", "/dev/null", "--wrap", "sleep 6; exit 7")
     cluster.wait_state(number, "RUNNING")
     said = cluster.cli("down")
-    assert "1 running jobs go on" in said
+    assert "1 running job goes on" in said
     assert cluster.run("queue").returncode == 5
     cluster.cli("up", "--detach")
     assert cluster.state(number) in ("RUNNING", "FAILED")

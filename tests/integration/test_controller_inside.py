@@ -383,7 +383,7 @@ async def test_shutdown_cancels_and_stops(controller: Controller, client: Client
     number = (await client.submit()).number
     await agent.launched(number)
     acted = await client.ask(requests.Shutdown("cancel"))
-    assert "1 jobs were cancelled" in acted.results[0].message
+    assert "1 job cancelled" in acted.results[0].message
     assert agent.stops[0].number == number
     assert (await client.job(number)).status.state == State.CANCELLED
     await asyncio.wait_for(controller.server.stopping.wait(), 5)

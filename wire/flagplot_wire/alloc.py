@@ -55,8 +55,3 @@ class Allocation(Struct, frozen=True):
     def memory_mib(self) -> int:
         """All memory held, in MiB."""
         return sum(part.memory_mib for part in self.nodes)
-
-    @property
-    def whole_gpus(self) -> int:
-        """GPUs held alone."""
-        return sum(gpu.whole for part in self.nodes for gpu in part.gpus)

@@ -59,3 +59,8 @@ def fit(text: str, columns: int) -> str:
         kept.append(character)
         used += cells
     return "".join(kept) + "…" + " " * (columns - 1 - used)
+
+
+def counted(count: int, noun: str) -> str:
+    """A number and its noun: `1 node`, `2 nodes`, `0 nodes`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

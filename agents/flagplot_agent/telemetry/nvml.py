@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from flagplot_agent.telemetry.host import numa_of_pci, process_owner
@@ -159,14 +160,25 @@ def load() -> Any:
     return pynvml
 
 
-def distribution() -> str:
-    """Which distribution gives the module pynvml, with its version."""
+def distribution(lib: Any) -> str:
+    """Which distribution the loaded pynvml module belongs to, with its version; else where the module lies."""
+    loaded = Path(lib.__file__ or "").resolve()
     for name in ("nvidia-ml-py", "pynvml"):
         try:
-            return f"{name} {importlib.metadata.version(name)}"
+            found = importlib.metadata.distribution(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return "unknown"
+        if any(Path(str(found.locate_file(file))).resolve() == loaded for file in found.files or ()):
+            return f"{name} {found.version}"
+    return f"of no known distribution, {loaded}"
+
+
+def binding_words() -> str:
+    """The NVML binding in use, for the log: its distribution and version, or why there is none."""
+    try:
+        return distribution(load())
+    except NoNvml as why:
+        return str(why)
 
 
 def init_failure(lib: Any, wrong: Any) -> str:

@@ -38,6 +38,8 @@ def command(context: click.Context, data_dir: Path | None, demo: bool, cancel_jo
         click.echo(f"{name} did not stop by itself and was killed", err=True)
     if cancel_jobs or not running:
         click.echo("the cluster is down; no job is left running")
+    elif running == 1:
+        click.echo("the cluster is down; 1 running job goes on under its keeper, and `flagplot up` finds it again")
     else:
         click.echo(
             f"the cluster is down; {running} running jobs go on under their keepers, and `flagplot up` finds them again"

@@ -12,7 +12,7 @@ from flagplot.cli.common import ask, json_option
 from flagplot.client.calls import Calls
 from flagplot_wire import events as ev
 from flagplot_wire.requests import GetEvents
-from flagplot_wire.text import clean
+from flagplot_wire.text import clean, counted
 
 POLL_S = 0.5
 
@@ -65,7 +65,7 @@ def words_of(body: Any) -> str:
         case ev.JobSpecChanged(number, _, what, by):
             return f"job {number} {what}{f' by {by}' if by else ''}"
         case ev.JobsForgotten(numbers):
-            return f"{len(numbers)} ended jobs left the queue"
+            return f"{counted(len(numbers), 'ended job')} left the queue"
         case ev.NodeChanged(node, cause, by):
             reason = f": {node.drain.reason}" if node.drain and cause == "drained" else ""
             return f"node {node.name} {cause}{f' by {by}' if by else ''}{reason}"

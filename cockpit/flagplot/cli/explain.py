@@ -10,6 +10,9 @@ from flagplot.cli.common import ask, json_option
 from flagplot_wire.text import clean
 from flagplot_wire.units import format_age
 
+EXPLAINED = ("never", "hints", "planned_nodes")
+"""Keys that a job's object gets here beside its own."""
+
 
 @click.command("explain")
 @click.argument("job")
@@ -19,13 +22,10 @@ def command(context: click.Context, job: str, as_json: bool) -> None:
     """All reasons why a job is pending, the jobs in front, the planned start, and what would start it now."""
     reply = ask(context, lambda calls: calls.explain(job))
     if as_json:
-        from flagplot.output.json import job_object, print_json
+        from flagplot.output.json import forecast_object, job_object, print_json
 
-        found = job_object(reply.job, reply.forecast)
-        forecast = reply.forecast
-        found |= {"never": forecast.never if forecast else "", "hints": list(forecast.hints) if forecast else []}
-        found["planned_nodes"] = list(forecast.nodes) if forecast else []
-        print_json(found)
+        more = forecast_object(reply.forecast)
+        print_json({**job_object(reply.job, reply.forecast), **{key: more[key] for key in EXPLAINED}})
         return
     print(f"job {clean(reply.job.display_id)} ({clean(reply.job.spec.name)}) is {reply.job.status.state}")
     if reply.forecast is None:

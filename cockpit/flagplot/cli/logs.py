@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import sys
+from collections.abc import Callable
 from typing import Literal
 
 import click
 
-from flagplot.cli.common import ask
+from flagplot.cli.common import ask, json_option
 from flagplot.client.calls import Calls
 from flagplot_wire.errors import Refused
+from flagplot_wire.replies import Output
 from flagplot_wire.requests import ReadOutput
 
+Stream = Literal["stdout", "stderr"]
 PIECE = 256 * 1024
 POLL_S = 0.5
 
@@ -22,14 +26,22 @@ POLL_S = 0.5
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
 @click.option("-e", "--stderr", is_flag=True, help="Standard error, where it has a file of its own.")
 @click.option("-n", "--lines", type=click.IntRange(0), help="Only the last lines.")
+@json_option
 @click.pass_context
-def command(context: click.Context, job: str, follow: bool, stderr: bool, lines: int | None) -> None:
-    """Print a job's output as it is; to a terminal, control characters are shown instead of sent."""
-    stream: Literal["stdout", "stderr"] = "stderr" if stderr else "stdout"
-    ask(context, lambda calls: _print(calls, job, stream, follow, lines))
+def command(context: click.Context, job: str, follow: bool, stderr: bool, lines: int | None, as_json: bool) -> None:
+    """Print a job's output as it is; to a terminal, control characters are shown instead of sent.
+
+    With --json one object a line, for each piece of the output.
+    """
+    stream: Stream = "stderr" if stderr else "stdout"
+    write = json_writer(stream) if as_json else write_raw
+    ask(context, lambda calls: _print(calls, job, stream, follow, lines, write))
 
 
-async def _print(calls: Calls, job: str, stream: Literal["stdout", "stderr"], follow: bool, lines: int | None) -> None:
+async def _print(
+    calls: Calls, job: str, stream: Stream, follow: bool, lines: int | None, write: Callable[[Output, bool], None]
+) -> None:
+    """Hand the output over in pieces; the last call says that it is the last."""
     offset = 0
     if lines is not None:
         offset = await _tail_offset(calls, job, stream, lines, follow)
@@ -41,16 +53,17 @@ async def _print(calls: Calls, job: str, stream: Literal["stdout", "stderr"], fo
                 raise
             await asyncio.sleep(POLL_S)
             continue
-        write(piece.data)
         offset = piece.offset + len(piece.data)
-        if piece.data and offset < piece.size:
-            continue
-        if not follow or piece.ended:
+        more = bool(piece.data) and offset < piece.size
+        last = not more and (not follow or piece.ended)
+        write(piece, last)
+        if last:
             return
-        await asyncio.sleep(POLL_S)
+        if not more:
+            await asyncio.sleep(POLL_S)
 
 
-async def _tail_offset(calls: Calls, job: str, stream: Literal["stdout", "stderr"], lines: int, follow: bool) -> int:
+async def _tail_offset(calls: Calls, job: str, stream: Stream, lines: int, follow: bool) -> int:
     try:
         piece = await calls.output(ReadOutput(job, stream, -PIECE, PIECE))
     except Refused:
@@ -64,13 +77,38 @@ async def _tail_offset(calls: Calls, job: str, stream: Literal["stdout", "stderr
     return piece.offset + len(piece.data) - len(b"\n".join(kept)) - (1 if piece.data.endswith(b"\n") and kept else 0)
 
 
-def write(data: bytes) -> None:
+def write_raw(piece: Output, last: bool) -> None:
     """Raw bytes to a file or pipe; made safe for a terminal."""
     if not sys.stdout.isatty():
-        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.write(piece.data)
         sys.stdout.buffer.flush()
         return
     from flagplot_wire.text import clean
 
-    sys.stdout.write(clean(data.decode("utf-8", "replace").replace("\r\n", "\n"), keep_newlines=True))
+    sys.stdout.write(clean(piece.data.decode("utf-8", "replace").replace("\r\n", "\n"), keep_newlines=True))
     sys.stdout.flush()
+
+
+def json_writer(stream: Stream) -> Callable[[Output, bool], None]:
+    """A writer of one object a line; bytes that are no UTF-8 become U+FFFD, a character cut in two waits for its end."""
+    import msgspec
+
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def write(piece: Output, last: bool) -> None:
+        text = decoder.decode(piece.data, final=last)
+        if not piece.data and not last:
+            return
+        found = {
+            "stream": stream,
+            "node": piece.node,
+            "path": piece.path,
+            "offset": piece.offset,
+            "bytes": len(piece.data),
+            "size": piece.size,
+            "ended": piece.ended,
+            "text": text,
+        }
+        print(msgspec.json.encode(found).decode(), flush=True)
+
+    return write

@@ -78,7 +78,13 @@ def command(
     )  # fmt: skip
     if test_only:
         found = ask(context, lambda calls: calls.estimate(spec))
-        print_warnings([*script.warnings, *warnings, *found.warnings])
+        told = [*script.warnings, *warnings, *found.warnings]
+        if as_json:
+            from flagplot.output.json import forecast_object, print_json
+
+            print_json({**forecast_object(found.forecast), "warnings": told})
+            return
+        print_warnings(told)
         print_belonging(spec)
         print(start_words(found.forecast, int(time.time())))
         return

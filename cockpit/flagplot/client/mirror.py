@@ -31,8 +31,7 @@ class Mirror:
 
     `heard` is when the controller was last heard (epoch seconds, set by the connection's shell); `connected`
     and `problem` describe the connection. `version` grows with every change, so that a view can tell in one
-    comparison that nothing moved. `changed` collects the numbers of jobs and the names of nodes touched since
-    a view last took them with `take_changed`.
+    comparison that nothing moved.
     """
 
     welcome: Welcome | None = None
@@ -52,8 +51,6 @@ class Mirror:
     recent: list[ev.Event] = field(default_factory=list)
     held: dict[str, set[JobNumber]] = field(default_factory=dict)
     """Node name → numbers of jobs that hold something there now (running or completing)."""
-    changed_jobs: set[JobNumber] = field(default_factory=set)
-    changed_nodes: set[str] = field(default_factory=set)
 
     def take(self, push: Push) -> None:
         """Apply one push; raises `Gap` when events are missing before it."""
@@ -69,23 +66,11 @@ class Mirror:
                     self.forecasts.pop(number, None)
                 for forecast in push.forecasts:
                     self.forecasts[forecast.number] = forecast
-                self.changed_jobs.update(push.gone, (forecast.number for forecast in push.forecasts))
             case SamplesPushed():
                 for sample in push.samples:
                     self.samples[sample.node] = sample
-                self.changed_nodes.update(sample.node for sample in push.samples)
             case Progress():
                 self.progress = None if push.total and push.done >= push.total else push
-
-    def take_changed(self) -> tuple[set[JobNumber], set[str]]:
-        """The jobs and nodes touched since the last call."""
-        taken = self.changed_jobs, self.changed_nodes
-        self.changed_jobs, self.changed_nodes = set(), set()
-        return taken
-
-    def running_on(self, node: str) -> list[Job]:
-        """Jobs that hold something on a node, by number."""
-        return [self.jobs[number] for number in sorted(self.held.get(node, ()))]
 
     def _take_snapshot(self, part: SnapshotPart) -> None:
         if part.first:
@@ -127,13 +112,11 @@ class Mirror:
                 for number in numbers:
                     self.jobs.pop(number, None)
                     self.forecasts.pop(number, None)
-                    self.changed_jobs.add(number)
             case ev.NodeChanged(node):
                 self._put_nodes((node,))
             case ev.NodeRemoved(name):
                 self.nodes.pop(name, None)
                 self.samples.pop(name, None)
-                self.changed_nodes.add(name)
             case ev.PartitionChanged(partition):
                 self.partitions[partition.name] = partition
             case ev.ControllerStarted(epoch):
@@ -142,18 +125,14 @@ class Mirror:
     def _put_nodes(self, nodes: Iterable[Node]) -> None:
         for node in nodes:
             self.nodes[node.name] = node
-            self.changed_nodes.add(node.name)
 
     def _put_job(self, job: Job) -> None:
         before = self.jobs.get(job.number)
         for name in _holds(before):
             self.held.get(name, set()).discard(job.number)
-            self.changed_nodes.add(name)
         for name in _holds(job):
             self.held.setdefault(name, set()).add(job.number)
-            self.changed_nodes.add(name)
         self.jobs[job.number] = job
-        self.changed_jobs.add(job.number)
         if job.status.state != "PENDING":
             self.forecasts.pop(job.number, None)
 

@@ -22,7 +22,7 @@ def job_object(job: Job, forecast: Forecast | None) -> dict[str, Any]:
     """One job, in Slurm's names where it has one. Times are epoch seconds, 0 while not yet."""
     status, spec = job.status, job.spec
     parts = status.allocation.nodes if status.allocation else ()
-    reasons = forecast.reasons if forecast and status.state == "PENDING" else ()
+    pending = forecast if status.state == "PENDING" else None
     return {
         "job_id": job.number,
         "display_id": job.display_id,
@@ -32,7 +32,7 @@ def job_object(job: Job, forecast: Forecast | None) -> dict[str, Any]:
         "name": spec.name,
         "user": job.user,
         "state": str(status.state),
-        "reasons": [{"reason": str(one.why), "text": one.text, "jobs": list(one.jobs)} for one in reasons],
+        "reasons": reason_objects(pending),
         "nodes": [part.node for part in parts],
         "exit_code": status.exit_code,
         "signal": status.signal,
@@ -108,6 +108,23 @@ def fairshare_object(row: FairshareRow) -> dict[str, Any]:
         "effective_usage": row.norm_usage / 1_000_000,
         "level_fs": None if row.level is None else row.level / 1_000_000,
         "fairshare": None if row.factor is None else row.factor / 1_000_000,
+    }
+
+
+def reason_objects(forecast: Forecast | None) -> list[dict[str, Any]]:
+    """Why a job is pending, the first reason first."""
+    reasons = forecast.reasons if forecast else ()
+    return [{"reason": str(one.why), "text": one.text, "jobs": list(one.jobs)} for one in reasons]
+
+
+def forecast_object(forecast: Forecast | None) -> dict[str, Any]:
+    """A forecast by itself; without one every list is empty."""
+    return {
+        "reasons": reason_objects(forecast),
+        "expected_start": forecast.start if forecast else None,
+        "never": forecast.never if forecast else "",
+        "hints": list(forecast.hints) if forecast else [],
+        "planned_nodes": list(forecast.nodes) if forecast else [],
     }
 
 

@@ -15,6 +15,7 @@ from flagplot_wire.errors import Refused
 from flagplot_wire.hostlist import compress_hosts, expand_hosts
 from flagplot_wire.ids import parse_job_ref
 from flagplot_wire.requests import Act
+from flagplot_wire.text import counted
 
 if TYPE_CHECKING:
     from flagplot.tui.app import FlagplotApp
@@ -132,7 +133,7 @@ def act(app: FlagplotApp, verb: str, jobs: list[str]) -> None:
             return
         request = Act(verb, tuple(jobs))  # type: ignore[arg-type]
         past = {"cancel": "Cancelled", "hold": "Held", "release": "Released", "requeue": "Requeued"}[verb]
-        what = " ".join(jobs) if len(jobs) < 5 else f"{len(jobs)} jobs"
+        what = " ".join(jobs) if len(jobs) < 5 else counted(len(jobs), "job")
         app.perform(f"flagplot {verb} {' '.join(jobs)}", app.calls.act(request), success=f"{past} {what}")
 
     if verb not in ("cancel", "requeue"):

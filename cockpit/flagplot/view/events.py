@@ -12,7 +12,7 @@ from flagplot_wire.hostlist import compress_hosts
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Job, State, Status
 from flagplot_wire.node import Node
-from flagplot_wire.text import clean
+from flagplot_wire.text import clean, counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,8 @@ def _node_text(node: Node) -> str:
         return ""
     if not node.responding:
         return clean(node.down_reason) or "its agent is not connected"
-    gpus = f", {len(node.inventory.gpus)} GPUs" if node.inventory.gpus else ""
-    return f"{node.cpus} CPUs, {memory(node.inventory.memory_mib)}{gpus}"
+    gpus = f", {counted(len(node.inventory.gpus), 'GPU')}" if node.inventory.gpus else ""
+    return f"{counted(node.cpus, 'CPU')}, {memory(node.inventory.memory_mib)}{gpus}"
 
 
 def _change(job: Job | None, status: Status) -> str:

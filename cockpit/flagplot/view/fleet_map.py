@@ -14,7 +14,7 @@ from flagplot.view.bars import (
     memory_words,
 )
 from flagplot.view.fleet import LOOKS, Fleet, NodeFact
-from flagplot_wire.text import fit, width
+from flagplot_wire.text import counted, fit, width
 
 ZOOMS = ("dot", "small", "large")
 MOST_SLOTS = 16
@@ -162,9 +162,9 @@ def heading(fleet: Fleet, title: str, names: list[str]) -> list[Piece]:
     gpus = sum(len(fact.gpus) for fact in facts)
     free = sum(fact.gpus_free for fact in facts)
     unknown = sum(not fact.known for fact in facts)
-    words = f"{len(facts)} node{'s' if len(facts) != 1 else ''}"
+    words = counted(len(facts), "node")
     if gpus:
-        words += f" · {free} of {gpus} GPUs free"
+        words += f" · {free} of {counted(gpus, 'GPU')} free"
     if unknown:
         words += f" · {unknown} unknown"
     return [(f"{title}  ", "bold"), (words, "dim")]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from flagplot.client.mirror import Mirror
 from flagplot.view.bars import Piece, bar, gib, shard_bar
+from flagplot.view.choice import Choice
 from flagplot.view.fleet import Fleet, GpuFact, NodeFact
 from flagplot.view.queue import Column
 from flagplot_wire.text import clean
@@ -55,18 +56,14 @@ SORTS: dict[str, Callable[[GpuFact], tuple[object, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class GpuSpec:
+class GpuSpec(Choice):
     """What the person chose: filter text and order."""
 
-    filter: str = ""
     sort: str = "node"
-    reverse: bool = False
 
-    def sorted_by(self, key: str) -> GpuSpec:
-        """The same with another order; asking for the order in force reverses it."""
-        if key == self.sort:
-            return replace(self, reverse=not self.reverse)
-        return replace(self, sort=key if key in SORTS else "node", reverse=False)
+    def order_of(self, key: str) -> str:
+        """The order that a column's title stands for; that of the nodes for those that have none."""
+        return key if key in SORTS else "node"
 
 
 def vram(fact: GpuFact) -> tuple[int | None, int | None]:

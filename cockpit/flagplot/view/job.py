@@ -11,7 +11,7 @@ from flagplot_wire.ids import JobNumber
 from flagplot_wire.indices import compress_indices
 from flagplot_wire.job import NO_LIMIT, Dependency, Forecast, Job, Reason, Request, State, Why
 from flagplot_wire.telemetry import JobSample
-from flagplot_wire.text import clean
+from flagplot_wire.text import clean, counted
 
 Line = tuple[str, str, str]
 """Label, text (both plain and cleaned) and the role of the text."""
@@ -142,9 +142,9 @@ def request_words(job: Job) -> str:
     if request.tasks > 1:
         parts.append(f"{request.tasks} tasks")
     if request.tasks_per_node:
-        parts.append(f"{request.tasks_per_node} tasks per node")
+        parts.append(f"{counted(request.tasks_per_node, 'task')} per node")
     cpus, each = (request.cpus_per_gpu, "GPU") if request.cpus_per_gpu else (request.cpus_per_task, "task")
-    parts.append(f"{cpus} CPU{'s' if cpus != 1 else ''} per {each}")
+    parts.append(f"{counted(cpus, 'CPU')} per {each}")
     for amount, per in (
         (request.mem_per_node_mib, "node"),
         (request.mem_per_cpu_mib, "CPU"),
@@ -159,7 +159,7 @@ def request_words(job: Job) -> str:
     ):
         parts += [f"{one.count} {clean(one.type) + ' ' if one.type else ''}GPU{per}" for one in counts]
     if request.shards:
-        parts.append(f"{request.shards} shards of one {clean(request.share_type)} GPU".replace("  ", " "))
+        parts.append(f"{counted(request.shards, 'shard')} of one {clean(request.share_type)} GPU".replace("  ", " "))
     if request.vram_mib:
         parts.append(f"{memory(request.vram_mib)} VRAM of one {clean(request.share_type)} GPU".replace("  ", " "))
     if request.exclusive:
@@ -264,7 +264,7 @@ def _reason(mirror: Mirror, reason: Reason, now: int, label: str) -> list[Line]:
     for number in reason.jobs[:20]:
         lines.append(("", in_front(mirror, number, now), "plain"))
     if len(reason.jobs) > 20:
-        lines.append(("", f"… and {len(reason.jobs) - 20} more jobs", "dim"))
+        lines.append(("", f"… and {counted(len(reason.jobs) - 20, 'more job')}", "dim"))
     if reason.why in UNBLOCKS:
         lines.append(("", UNBLOCKS[reason.why], "dim"))
     return lines
@@ -320,7 +320,7 @@ def usage(mirror: Mirror, job: Job, now: int, width: int) -> list[Line]:
 
 def _bars(one: JobSample, part: NodeAlloc, room: int) -> list[Line]:
     cpu = None if one.cpu_percent is None else one.cpu_percent / max(1, part.cpus)
-    lines: list[Line] = [("CPU", f"{bar(cpu, room)} {_pct(cpu)} of {part.cpus} CPUs", "plain")]
+    lines: list[Line] = [("CPU", f"{bar(cpu, room)} {_pct(cpu)} of {counted(part.cpus, 'CPU')}", "plain")]
     share = None
     if one.memory_mib is not None and part.memory_mib:
         share = 100 * one.memory_mib / part.memory_mib

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from flagplot.client.mirror import Mirror
 from flagplot.view.bars import (
@@ -15,6 +15,7 @@ from flagplot.view.bars import (
     load_words,
     memory_words,
 )
+from flagplot.view.choice import Choice
 from flagplot.view.fleet import LOOKS, Fleet, NodeFact, partitions_of
 from flagplot.view.fleet_filter import node_filter
 from flagplot.view.queue import Column, time_used
@@ -22,7 +23,7 @@ from flagplot.view.words import clock_time, memory, moment, state_look
 from flagplot_wire.hostlist import compress_hosts, natural_key
 from flagplot_wire.indices import compress_indices
 from flagplot_wire.job import NO_LIMIT, Job
-from flagplot_wire.text import clean, fit
+from flagplot_wire.text import clean, counted, fit
 
 Cells = tuple[tuple[Piece, ...], ...]
 
@@ -55,19 +56,15 @@ SORTS: dict[str, Callable[[NodeFact], tuple[object, ...]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSpec:
+class NodeSpec(Choice):
     """What the person chose: filter text, order, grouping."""
 
-    filter: str = ""
     sort: str = "node"
-    reverse: bool = False
     group: str = "switch"
 
-    def sorted_by(self, key: str) -> NodeSpec:
-        """The same with another order; asking for the order in force reverses it."""
-        if key == self.sort:
-            return replace(self, reverse=not self.reverse)
-        return replace(self, sort=key if key in SORTS else "node", reverse=False)
+    def order_of(self, key: str) -> str:
+        """The order that a column's title stands for; that of the nodes for those that have none."""
+        return key if key in SORTS else "node"
 
 
 def select(mirror: Mirror, fleet: Fleet, spec: NodeSpec) -> list[str]:
@@ -133,7 +130,8 @@ def page(mirror: Mirror, fact: NodeFact, now: int) -> list[Row]:
     if inventory is None:
         rows.append(("", (("Its agent never reported: what it has is not known.", "dim"),)))
         return rows
-    cores = f"{inventory.sockets} sockets × {inventory.cores // max(1, inventory.sockets)} cores"
+    cores = counted(inventory.sockets, "socket")
+    cores += f" × {counted(inventory.cores // max(1, inventory.sockets), 'core')}"
     cores += f" × {inventory.threads_per_core} threads" if inventory.threads_per_core > 1 else ""
     rows.append(("CPU", ((f"{cores}  {clean(inventory.cpu_model)}".strip(), "plain"),)))
     for numa in inventory.numa if len(inventory.numa) > 1 else ():

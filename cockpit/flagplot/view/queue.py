@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from flagplot.client.mirror import Mirror
+from flagplot.view.choice import Choice
 from flagplot.view.filters import Filter, parse_filter
 from flagplot.view.words import elapsed, gpu_words, pending_words, short_span, state_look
 from flagplot_wire.hostlist import compress_hosts
@@ -45,20 +46,12 @@ COLUMNS: tuple[Column, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class QueueSpec:
+class QueueSpec(Choice):
     """What the person chose: filter text, order, whether ended jobs are shown and arrays unfolded."""
 
-    filter: str = ""
     sort: str = "queue"
-    reverse: bool = False
     ended: bool = True
     unfold: bool = False
-
-    def sorted_by(self, key: str) -> QueueSpec:
-        """The same with another order; asking for the order in force reverses it."""
-        if key == self.sort:
-            return replace(self, reverse=not self.reverse)
-        return replace(self, sort=key, reverse=False)
 
 
 def columns_for(width: int) -> list[tuple[Column, int]]:

@@ -23,7 +23,7 @@ def node_part(name: str, gpus: tuple[GpuPart, ...] = (), tasks: int = 1, first: 
 
 
 def make(spec: JobSpec | None = None, parts: tuple[NodeAlloc, ...] = (), index: int = 0, **more: Any) -> Launch:
-    spec = spec or JobSpec("train", "/home/alice/work", partition="gpu")
+    spec = spec or JobSpec("train", "/home/alice/runs", partition="gpu")
     payload = more.pop("payload", Payload("#!/bin/sh\n", ("--lr", "0.1")))
     return Launch(
         Epoch(1), JobNumber(41), 2, "alice", 1001, 100, spec, payload, Allocation(parts or (node_part("gpu01"),)),
@@ -38,7 +38,7 @@ def recipe(launch: Launch, inventory: Inventory = NODE, cpus: list[int] | None =
 def test_a_batch_job_has_one_task_with_its_arguments() -> None:
     made = recipe(make())
     assert [task.argv for task in made.tasks] == [["/spool/41.2/script", "--lr", "0.1"]]
-    assert made.tasks[0].stdout == "/home/alice/work/slurm-41.out" and made.tasks[0].stderr == ""
+    assert made.tasks[0].stdout == "/home/alice/runs/slurm-41.out" and made.tasks[0].stderr == ""
     assert (made.uid, made.gid, made.cpus, made.memory_mib, made.append) == (1001, 100, [2, 3], 4_000, False)
     assert made.notes == []
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from flagplot_agent.telemetry.names import type_word
-from flagplot_agent.telemetry.nvml import text_of
+from flagplot_agent.telemetry.nvml import binding_words, distribution, text_of
 
 SOURCE = Path(__file__).with_name("fake_nvml.c")
 DISCOVER = """
@@ -73,6 +75,15 @@ def test_two_cards_with_all_they_tell(library: Path) -> None:
         700,
     )
     assert sample["processes"] == [{**sample["processes"][0], "pid": os.getpid(), "memory_mib": 300, "job": 41}]
+
+
+def test_the_binding_is_told_with_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert binding_words() == f"nvidia-ml-py {importlib.metadata.version('nvidia-ml-py')}"
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert "nvidia-ml-py package is not installed" in binding_words()
+    stranger = ModuleType("pynvml")
+    stranger.__file__ = "/opt/elsewhere/pynvml.py"
+    assert distribution(stranger) == "of no known distribution, /opt/elsewhere/pynvml.py"
 
 
 def test_no_library_and_no_driver_are_said_in_words(library: Path) -> None:

@@ -6,6 +6,8 @@ Load it by path: `importlib.util.spec_from_file_location("sample_cluster", ...)`
 from __future__ import annotations
 
 from msgspec import Struct
+from textual.strip import Strip
+from textual.widget import Widget
 
 from flagplot.client.calls import Calls
 from flagplot.client.mirror import Mirror
@@ -408,3 +410,16 @@ def sample_calls(mirror: Mirror) -> tuple[Calls, FakeChannel]:
     """Calls that never leave the process, and their channel."""
     channel = FakeChannel(mirror)
     return Calls(channel), channel
+
+
+def watch_lines(widget: Widget) -> list[int]:
+    """The lines of a widget that are drawn from now on, by their y, in a list that grows."""
+    drawn: list[int] = []
+    render_line = widget.render_line
+
+    def watched(y: int) -> Strip:
+        drawn.append(y)
+        return render_line(y)
+
+    widget.render_line = watched  # type: ignore[method-assign]
+    return drawn

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from flagplot.script.build import build, parse_arguments, parse_script, to_command_line, wrap_script
+from flagplot.script.build import build, parse_arguments, parse_script, wrap_script
+from flagplot.view.draft import FIELDS, options_of
 from flagplot_wire.errors import Refused
 from flagplot_wire.job import GpuCount, JobSpec, LicenseCount
 
@@ -204,15 +203,28 @@ def test_a_constraint_may_count_the_nodes_of_the_tasks() -> None:
     assert spec.request.constraint == "[rack1*2&(rack2|rack3)*4]&!old"
 
 
-OPTIONS: dict[str, Any] = {"--gres=shard:3": 3, "--vram=10G -t 1-0 -J x": 0, "-N 2-4 -n 8 --mem-per-cpu=2G --hold --array=0-9%2": 0,
-                           "--gpus-per-node=a100:2 -d afterok:3:4?singleton --open-mode=append --exclusive": 0}  # fmt: skip
+DRAFTS: dict[str, dict[str, str]] = {
+    "--gres=shard:3": {"shards": "3"},
+    "--vram=10G -t 1-0 -J x": {"vram": " 10G", "time": "1-0", "name": "x "},
+    "-N 2-4 -n 8 --mem=2G --array=0-9%2": {"nodes": "2-4", "tasks": "8", "memory": "2G", "array": "0-9%2"},
+    "--gpus-per-node=a100:2 -d afterok:3:4?singleton -p long -c 4 -o a.out -D /data": {
+        "gpus": "a100:2", "dependency": "afterok:3:4?singleton", "partition": "long", "cpus": "4", "output": "a.out",
+        "workdir": "/data",
+    },
+    "-A physics -q long --reservation=course -L matlab:2": {
+        "account": "physics", "qos": "long", "reservation": "course", "licenses": "matlab:2",
+    },
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-def test_the_equivalent_command_line_asks_for_the_same(options: str) -> None:
-    spec, _, _ = read("#!/bin/sh\ntrue\n", *options.split())
-    again, _, _ = read("#!/bin/sh\ntrue\n", *to_command_line(spec))
-    assert again == spec
+@pytest.mark.parametrize("options", DRAFTS)
+def test_the_forms_command_line_asks_for_the_same(options: str) -> None:
+    script = "#!/bin/sh\ntrue\n"
+    assert read(script, *options_of(DRAFTS[options])) == read(script, *options.split())
+
+
+def test_every_field_of_the_form_was_tried() -> None:
+    assert {name for draft in DRAFTS.values() for name in draft} == {field.name for field in FIELDS}
 
 
 def test_wrap_makes_a_script_that_is_accepted() -> None:

@@ -13,7 +13,7 @@ from flagplot_wire.errors import Refused
 from flagplot_wire.hostlist import compress_hosts, expand_hosts
 from flagplot_wire.job import DependencyTerm, GpuCount
 from flagplot_wire.patterns import Fields, default_stdout, expand_pattern
-from flagplot_wire.text import clean, fit, width
+from flagplot_wire.text import clean, counted, fit, width
 
 
 def refused(read: Callable[[str], Any], text: str) -> str:
@@ -147,6 +147,10 @@ def test_a_x2_controls_become_visible() -> None:
     assert clean("\x9b\u202e\u200bok") == "\ufffd\ufffd\ufffdok"
     assert clean("a\nb\tc") == "a␊b c" and clean("a\nb", keep_newlines=True) == "a\nb"
     assert clean("[/red] 日本語 é") == "[/red] 日本語 é"
+
+
+def test_one_is_not_many() -> None:
+    assert [counted(count, "node") for count in (0, 1, 2, 11)] == ["0 nodes", "1 node", "2 nodes", "11 nodes"]
 
 
 def test_widths_count_cells() -> None:

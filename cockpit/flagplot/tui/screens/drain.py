@@ -14,7 +14,7 @@ from textual.widgets import Button, Input, Static
 from flagplot.view.node_list import affected
 from flagplot_wire.errors import Refused
 from flagplot_wire.hostlist import compress_hosts, expand_hosts
-from flagplot_wire.text import clean
+from flagplot_wire.text import clean, counted
 
 if TYPE_CHECKING:
     from flagplot.tui.app import FlagplotApp
@@ -102,11 +102,11 @@ class DrainDialog(ModalScreen[None]):
             self.query_one("#drain-jobs", Static).update(Content(clean(refused.message)))
             return
         lines = affected(self.cockpit.mirror, names, self.cockpit.now())
-        count = f"{len(names)} node{'s' if len(names) != 1 else ''}"
+        count = counted(len(names), "node")
         if not lines:
             title = f"No job runs there: {count} drained at once"
         else:
-            title = f"{len(lines)} job{'s' if len(lines) != 1 else ''} on {count}, drained when they end:"
+            title = f"{counted(len(lines), 'job')} on {count}, drained when they end:"
         more = [f"… and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
         self.query_one("#drain-jobs", Static).update(Content("\n".join([title, *lines[:SHOWN], *more])))
 

@@ -6,12 +6,10 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widget import Widget
 
 from flagplot.client.mirror import Mirror
-from flagplot.tui.main_view import MainView
+from flagplot.tui.list_view import ListView
 from flagplot.tui.widgets.pieces import PieceLine, PieceTable
-from flagplot.tui.widgets.virtual_table import VirtualTable
 from flagplot.view.bars import Piece
 from flagplot.view.columns import spread
 from flagplot.view.events import EventRow, age, select
@@ -20,7 +18,7 @@ from flagplot.view.words import clock_time
 from flagplot_wire import events as ev
 from flagplot_wire.errors import Refused
 from flagplot_wire.requests import GetEvents
-from flagplot_wire.text import clean
+from flagplot_wire.text import clean, counted
 
 COLUMNS = (
     Column("time", "WHEN", 11),
@@ -33,10 +31,13 @@ COLUMNS = (
 PIECE = 1_000
 
 
-class EventsView(MainView):
+class EventsView(ListView):
     """The table of events."""
 
     title = "Events"
+    NOUN = "event"
+    WAITING = "events come"
+    NOTHING = ("Nothing has happened yet", "starts, ends, drains and losses appear here as they happen")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Open", tooltip="The job's or the node's page"),
         Binding("slash", "app.filter", "Filter", tooltip="Filter: words that must occur, !word that must not"),
@@ -44,7 +45,6 @@ class EventsView(MainView):
 
     def __init__(self) -> None:
         super().__init__()
-        self.filter = ""
         self._older: list[ev.Event] = []
         self._asked_epoch = -1
         self._trouble = ""
@@ -65,7 +65,7 @@ class EventsView(MainView):
     def counts(self) -> str:
         """Filter and number."""
         shown = f"/{clean(self.filter)}  " if self.filter else ""
-        return f"{shown}{len(self._rows)} events"
+        return f"{shown}{counted(len(self._rows), 'event')}"
 
     def entered(self) -> None:
         """Ask for what happened before we came, once per controller."""
@@ -93,7 +93,7 @@ class EventsView(MainView):
             rows = select(mirror, self._older, self.filter)
             self._rows = {row.seq: row for row in rows}
             columns = spread(COLUMNS, width - 1)
-            self.table.empty = self._empty(mirror)
+            self.table.empty = self.empty_words(mirror)
             self.table.set_piece_rows(
                 [row.seq for row in rows],
                 lambda key: self._cells(key, now, columns),
@@ -126,48 +126,11 @@ class EventsView(MainView):
             pieces.append((row.text, "plain"))
         self.query_one("#event-line", PieceLine).show_pieces(pieces)
 
-    def _empty(self, mirror: Mirror) -> list[str]:
-        if not mirror.complete:
-            return ["Waiting for the controller", clean(mirror.problem) or "events come with its first answer"]
-        if self.filter:
-            return ["No event matches the filter", "Esc clears it · / changes it"]
-        return ["Nothing has happened yet", "starts, ends, drains and losses appear here as they happen"]
-
-    def focus_target(self) -> Widget:
-        """The table."""
-        return self.table
-
-    @property
-    def can_filter(self) -> bool:
-        """Always."""
-        return True
-
-    @property
-    def filter_text(self) -> str:
-        """The filter in force."""
-        return self.filter
-
-    def filter_changed(self, text: str) -> None:
-        """Filter as typed."""
-        self.filter = text.strip()
-        self.cockpit.show_now()
-
-    def escape(self) -> bool:
-        """The filter."""
-        if self.filter:
-            self.filter_changed("")
-            return True
-        return False
-
     # keys
 
-    def on_virtual_table_moved(self) -> None:
+    def on_drawn_list_moved(self) -> None:
         """Tell of the event under the cursor in full."""
         self._show_line()
-
-    def on_virtual_table_opened(self, event: VirtualTable.Opened) -> None:
-        """A click opens."""
-        self.action_open()
 
     def action_open(self) -> None:
         """The job's or the node's page."""

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widget import Widget
 
 from flagplot.client.mirror import Mirror
-from flagplot.tui.main_view import MainView
+from flagplot.tui.list_view import SortedView
 from flagplot.tui.widgets.pieces import PieceLine, PieceTable
-from flagplot.tui.widgets.virtual_table import VirtualTable
 from flagplot.view.bars import Piece, number
 from flagplot.view.columns import spread
 from flagplot.view.gpus import COLUMNS, SORTS, STRIDE, Cells, GpuSpec, cells, find, select
-from flagplot_wire.text import clean
+from flagplot_wire.text import clean, counted
 
 
-class GpusView(MainView):
+class GpusView(SortedView[GpuSpec]):
     """The table of GPUs."""
 
     title = "GPUs"
+    NOUN = "GPU"
+    WAITING = "the GPUs come"
+    NOTHING = ("No node has reported a GPU", "GPUs appear here when an agent finds some · 2 shows the nodes")
+    ORDERS = tuple(SORTS)
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Open job", tooltip="The job that holds most of it; its node when it is free"),
         Binding("w", "node", "Node", tooltip="The page of its node"),
@@ -35,8 +36,7 @@ class GpusView(MainView):
     ]
 
     def __init__(self) -> None:
-        super().__init__()
-        self.spec = GpuSpec()
+        super().__init__(GpuSpec())
         self._shown: object = None
         self._keys: list[int] = []
         self._first: set[int] = set()
@@ -54,7 +54,7 @@ class GpusView(MainView):
     @property
     def counts(self) -> str:
         """Filter, number, order."""
-        shown = f"{len(self._keys)} GPUs"
+        shown = counted(len(self._keys), "GPU")
         if self.spec.filter:
             total = sum(len(fact.gpus) for fact in self.cockpit.fleet.facts.values())
             shown = f"/{clean(self.spec.filter)}  {len(self._keys)} of {total}"
@@ -77,7 +77,7 @@ class GpusView(MainView):
             found = find(fleet, key)
             return cells(*found, columns, key in self._first) if found else ()
 
-        self.table.empty = self._empty(mirror)
+        self.table.empty = self.empty_words(mirror)
         self.table.set_piece_rows(self._keys, row, columns, sorted_by=self.spec.sort, reverse=self.spec.reverse)
         self.query_one("#gpu-totals", PieceLine).show_pieces(self._totals())
 
@@ -95,56 +95,12 @@ class GpusView(MainView):
         if outsiders:
             pieces.append((f"  ! {outsiders} with outsiders", "bad"))
         if unknown:
-            pieces.append((f"  ? {unknown} node{'s' if unknown != 1 else ''} unknown", "dim"))
+            pieces.append((f"  ? {counted(unknown, 'node')} unknown", "dim"))
         if self.size.width >= 116:
             pieces.append(("   █ held, in the owner's colour  ░ free", "dim"))
         return pieces
 
-    def _empty(self, mirror: Mirror) -> list[str]:
-        if not mirror.complete:
-            return ["Waiting for the controller", clean(mirror.problem) or "the GPUs come with its first answer"]
-        if self.spec.filter:
-            return ["No GPU matches the filter", "Esc clears it · / changes it"]
-        return ["No node has reported a GPU", "GPUs appear here when an agent finds some · 2 shows the nodes"]
-
-    def focus_target(self) -> Widget:
-        """The table."""
-        return self.table
-
-    @property
-    def can_filter(self) -> bool:
-        """Always."""
-        return True
-
-    @property
-    def filter_text(self) -> str:
-        """The filter in force."""
-        return self.spec.filter
-
-    def filter_changed(self, text: str) -> None:
-        """Filter as typed."""
-        self._choose(replace(self.spec, filter=text.strip()))
-
-    def escape(self) -> bool:
-        """The filter."""
-        if self.spec.filter:
-            self.filter_changed("")
-            return True
-        return False
-
-    def _choose(self, spec: GpuSpec) -> None:
-        self.spec = spec
-        self.cockpit.show_now()
-
     # keys
-
-    def on_virtual_table_opened(self, event: VirtualTable.Opened) -> None:
-        """A click opens."""
-        self.action_open()
-
-    def on_virtual_table_header_clicked(self, event: VirtualTable.HeaderClicked) -> None:
-        """A click on a title sorts."""
-        self._choose(self.spec.sorted_by(event.column))
 
     def action_open(self) -> None:
         """The job that holds most of it; its node when it is free."""
@@ -162,16 +118,3 @@ class GpusView(MainView):
         """The node's page."""
         if (key := self.table.cursor_key) is not None:
             self.cockpit.open_node(self.cockpit.fleet.name(key // STRIDE))
-
-    def action_only(self, text: str) -> None:
-        """Set a filter, or clear it when it is set already."""
-        self.filter_changed("" if self.spec.filter == text else text)
-
-    def action_sort_next(self) -> None:
-        """The next order."""
-        order = list(SORTS)
-        self._choose(replace(self.spec, sort=order[(order.index(self.spec.sort) + 1) % len(order)], reverse=False))
-
-    def action_reverse(self) -> None:
-        """Turn the order round."""
-        self._choose(replace(self.spec, reverse=not self.spec.reverse))

@@ -11,20 +11,20 @@ from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
 from flagplot.client.mirror import Mirror
+from flagplot.tui.list_view import SortedView
 from flagplot.tui.main_view import MainView
 from flagplot.tui.screens.confirm import ConfirmDialog
 from flagplot.tui.widgets.fleet_map import FleetMap
 from flagplot.tui.widgets.pieces import PieceLine, PieceTable
-from flagplot.tui.widgets.virtual_table import VirtualTable
 from flagplot.view.columns import spread
 from flagplot.view.fleet import GROUPINGS, group
 from flagplot.view.fleet_map import ZOOMS, cell_size, choose_zoom, lay_out, legend, summary
 from flagplot.view.node_list import COLUMNS, SORTS, NodeSpec, cells, select
 from flagplot_wire.hostlist import compress_hosts
-from flagplot_wire.text import clean
+from flagplot_wire.text import clean, counted
 
 
-class NodesView(MainView):
+class NodesView(SortedView[NodeSpec]):
     """Map and table over the same nodes, cursor and filter."""
 
     DEFAULT_CSS = """
@@ -33,6 +33,13 @@ class NodesView(MainView):
     """
     title = "Nodes"
     CHANGES = frozenset({"drain", "resume"})
+    NOUN = "node"
+    WAITING = "the nodes come"
+    NOTHING = (
+        "There are no nodes yet",
+        "a node appears here when its agent first reports · flagplot up starts one",
+    )
+    ORDERS = tuple(SORTS)
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Open", tooltip="The node's page"),
         Binding("D,ctrl+d", "drain", "Drain", tooltip="Drain: no new jobs, after asking for the reason"),
@@ -52,8 +59,7 @@ class NodesView(MainView):
     ]
 
     def __init__(self) -> None:
-        super().__init__()
-        self.spec = NodeSpec()
+        super().__init__(NodeSpec())
         self.zoom = ""
         """The zoom that was chosen; empty: the largest that fits."""
         self._shown: object = None
@@ -94,7 +100,7 @@ class NodesView(MainView):
     def counts(self) -> str:
         """Filter, number, marks, grouping or order."""
         total = len(self.cockpit.mirror.nodes)
-        shown = f"{len(self._names)} nodes"
+        shown = counted(len(self._names), "node")
         if self.spec.filter:
             shown = f"/{clean(self.spec.filter)}  {len(self._names)} of {total}"
         if not self.is_mounted:
@@ -116,7 +122,7 @@ class NodesView(MainView):
         if wanted != self._shown and body.width:
             self._shown = wanted
             self._names = select(mirror, fleet, self.spec)
-            self.map.empty = self.table.empty = self._empty(mirror)
+            self.map.empty = self.table.empty = self.empty_words(mirror)
             if self.as_table:
                 self._show_table(mirror)
             else:
@@ -153,43 +159,13 @@ class NodesView(MainView):
         shown = [name for name in self._names if name in fleet.facts]
         self.query_one("#node-legend", PieceLine).show_pieces(legend(fleet.counts(shown), room))
 
-    def _empty(self, mirror: Mirror) -> list[str]:
-        if not mirror.complete:
-            return ["Waiting for the controller", clean(mirror.problem) or "the nodes come with its first answer"]
-        if self.spec.filter:
-            return ["No node matches the filter", "Esc clears it · / changes it"]
-        return ["There are no nodes yet", "a node appears here when its agent first reports · flagplot up starts one"]
-
     def focus_target(self) -> Widget:
         """The map or the table."""
         return self.table if self.as_table else self.map
 
-    @property
-    def can_filter(self) -> bool:
-        """Always."""
-        return True
-
-    @property
-    def filter_text(self) -> str:
-        """The filter in force."""
-        return self.spec.filter
-
-    def filter_changed(self, text: str) -> None:
-        """Filter as typed."""
-        self._choose(replace(self.spec, filter=text.strip()))
-
-    def escape(self) -> bool:
-        """Marks first, then the filter."""
-        if self.table.clear_marks() if self.as_table else self.map.clear_marks():
-            return True
-        if self.spec.filter:
-            self.filter_changed("")
-            return True
-        return False
-
-    def _choose(self, spec: NodeSpec) -> None:
-        self.spec = spec
-        self.cockpit.show_now()
+    def clear_marks(self) -> bool:
+        """Those of what is shown."""
+        return self.table.clear_marks() if self.as_table else self.map.clear_marks()
 
     def chosen(self) -> list[str]:
         """The marked nodes, else the one under the cursor."""
@@ -199,26 +175,14 @@ class NodesView(MainView):
 
     # keys
 
-    def on_fleet_map_opened(self, event: FleetMap.Opened) -> None:
+    def on_fleet_map_opened(self) -> None:
         """A click opens."""
-        self.cockpit.open_node(event.name)
+        self.action_open()
 
-    def on_virtual_table_opened(self, event: VirtualTable.Opened) -> None:
-        """A click opens."""
-        self.cockpit.open_node(self.cockpit.fleet.name(event.key))
-
-    def on_virtual_table_header_clicked(self, event: VirtualTable.HeaderClicked) -> None:
-        """A click on a title sorts."""
-        self._choose(self.spec.sorted_by(event.column))
-
-    def on_fleet_map_moved(self) -> None:
+    def on_drawn_list_moved(self) -> None:
         """Tell of the node under the cursor."""
         self._show_lines()
         self.cockpit.frame_changed()
-
-    def on_virtual_table_moved(self) -> None:
-        """Tell of the node under the cursor."""
-        self.on_fleet_map_moved()
 
     def action_open(self) -> None:
         """The node's page."""
@@ -254,20 +218,7 @@ class NodesView(MainView):
     def action_group(self) -> None:
         """The next grouping."""
         at = GROUPINGS.index(self.spec.group)
-        self._choose(replace(self.spec, group=GROUPINGS[(at + 1) % len(GROUPINGS)]))
-
-    def action_sort_next(self) -> None:
-        """The next order."""
-        order = list(SORTS)
-        self._choose(replace(self.spec, sort=order[(order.index(self.spec.sort) + 1) % len(order)], reverse=False))
-
-    def action_reverse(self) -> None:
-        """Turn the order round."""
-        self._choose(replace(self.spec, reverse=not self.spec.reverse))
-
-    def action_only(self, text: str) -> None:
-        """Set a filter, or clear it when it is set already."""
-        self.filter_changed("" if self.spec.filter == text else text)
+        self.choose(replace(self.spec, group=GROUPINGS[(at + 1) % len(GROUPINGS)]))
 
     def action_mark_hint(self) -> None:
         """Marks are made by the map and the table themselves."""

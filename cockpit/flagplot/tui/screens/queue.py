@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widget import Widget
 
 from flagplot.client.mirror import Mirror
 from flagplot.tui import commands
 from flagplot.tui.keys import CHANGES, JOB_ACTIONS
-from flagplot.tui.main_view import MainView
+from flagplot.tui.list_view import SortedView
 from flagplot.tui.widgets.virtual_table import VirtualTable
 from flagplot.view.queue import SORT_ORDER, QueueSpec, cells, columns_for, job_target, select
 from flagplot_wire.ids import JobNumber
-from flagplot_wire.text import clean
+from flagplot_wire.text import clean, counted
 
 
-class QueueView(MainView):
+class QueueView(SortedView[QueueSpec]):
     """The table of jobs."""
 
     title = "Queue"
     CHANGES = CHANGES
+    NOUN = "job"
+    WAITING = "the queue comes"
+    NOTHING = ("The queue is empty", "n submits a job · :submit does too · flagplot submit SCRIPT from a shell")
+    ORDERS = SORT_ORDER
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Open", tooltip="Open the job's page"),
         Binding("slash", "app.filter", "Filter", tooltip="Filter: words, !not, user: state: part: node: gpu>2"),
@@ -36,7 +40,7 @@ class QueueView(MainView):
         Binding("d", "open('detail')", "Describe", show=False),
         Binding("y", "open('script')", "Script", show=False),
         Binding("p", "open('why')", "Why pending", show=False),
-        Binding("m", "mine", "Only mine", show=False),
+        Binding("m", "only('user:me')", "Only mine", show=False),
         Binding("I", "sort('id')", "Sort by id", show=False),
         Binding("N", "sort('name')", "Sort by name", show=False),
         Binding("U", "sort('user')", "Sort by user", show=False),
@@ -48,8 +52,7 @@ class QueueView(MainView):
     ]
 
     def __init__(self) -> None:
-        super().__init__()
-        self.spec = QueueSpec()
+        super().__init__(QueueSpec())
         self._selected: tuple[int, QueueSpec] | None = None
         self._numbers: list[JobNumber] = []
         self._total = 0
@@ -59,14 +62,9 @@ class QueueView(MainView):
         yield VirtualTable()
 
     @property
-    def table(self) -> VirtualTable:
-        """The table."""
-        return self.query_one(VirtualTable)
-
-    @property
     def counts(self) -> str:
         """Filter, `5 of 20`, marks."""
-        shown = f"{len(self._numbers)} jobs"
+        shown = counted(len(self._numbers), "job")
         if self.spec.filter:
             shown = f"/{clean(self.spec.filter)}  {len(self._numbers)} of {self._total}"
         marks = f" · {len(self.table.marks)} marked" if self.is_mounted and self.table.marks else ""
@@ -81,7 +79,7 @@ class QueueView(MainView):
             self._numbers = select(mirror, self.spec)
             self._total = len(mirror.jobs)
             table.forget_marks(lambda key: JobNumber(key) in mirror.jobs)
-        table.empty = self._empty(mirror)
+        table.empty = self.empty_words(mirror)
         columns = columns_for(self.size.width - 1)
         fold = not self.spec.unfold
         table.set_rows(
@@ -92,48 +90,11 @@ class QueueView(MainView):
             reverse=self.spec.reverse,
         )
 
-    def _empty(self, mirror: Mirror) -> list[str]:
-        if not mirror.complete:
-            return [
-                "Waiting for the controller",
-                clean(mirror.problem) or "the queue comes with its first answer",
-            ]
-        if self.spec.filter:
-            return ["No job matches the filter", "Esc clears it · / changes it"]
+    def nothing_yet(self) -> Sequence[str]:
+        """Read-only there is no `n` to press."""
         if self.cockpit.read_only:
-            return ["The queue is empty", "jobs appear here as soon as someone submits one"]
-        return ["The queue is empty", "n submits a job · :submit does too · flagplot submit SCRIPT from a shell"]
-
-    def focus_target(self) -> Widget:
-        """The table."""
-        return self.table
-
-    @property
-    def can_filter(self) -> bool:
-        """Always."""
-        return True
-
-    @property
-    def filter_text(self) -> str:
-        """The filter in force."""
-        return self.spec.filter
-
-    def filter_changed(self, text: str) -> None:
-        """Filter as typed."""
-        self._choose(replace(self.spec, filter=text.strip()))
-
-    def escape(self) -> bool:
-        """Marks first, then the filter."""
-        if self.table.clear_marks():
-            return True
-        if self.spec.filter:
-            self.filter_changed("")
-            return True
-        return False
-
-    def _choose(self, spec: QueueSpec) -> None:
-        self.spec = spec
-        self.cockpit.show_now()
+            return ("The queue is empty", "jobs appear here as soon as someone submits one")
+        return super().nothing_yet()
 
     def _targets(self) -> list[str]:
         jobs = self.cockpit.mirror.jobs
@@ -147,15 +108,7 @@ class QueueView(MainView):
 
     # keys
 
-    def on_virtual_table_opened(self, event: VirtualTable.Opened) -> None:
-        """A click opens."""
-        self.cockpit.open_job(JobNumber(event.key))
-
-    def on_virtual_table_header_clicked(self, event: VirtualTable.HeaderClicked) -> None:
-        """A click on a title sorts."""
-        self.action_sort(event.column)
-
-    def on_virtual_table_moved(self) -> None:
+    def on_drawn_list_moved(self) -> None:
         """Marks are counted in the top line."""
         self.cockpit.frame_changed()
 
@@ -166,28 +119,15 @@ class QueueView(MainView):
 
     def action_sort(self, key: str) -> None:
         """Sort by a column; the same again reverses."""
-        self._choose(self.spec.sorted_by(key))
-
-    def action_sort_next(self) -> None:
-        """Go to the next order."""
-        at = SORT_ORDER.index(self.spec.sort) if self.spec.sort in SORT_ORDER else 0
-        self._choose(replace(self.spec, sort=SORT_ORDER[(at + 1) % len(SORT_ORDER)], reverse=False))
-
-    def action_reverse(self) -> None:
-        """Turn the order round."""
-        self._choose(replace(self.spec, reverse=not self.spec.reverse))
+        self.choose(self.spec.sorted_by(key))
 
     def action_toggle_ended(self) -> None:
         """Show or hide jobs that ended."""
-        self._choose(replace(self.spec, ended=not self.spec.ended))
+        self.choose(replace(self.spec, ended=not self.spec.ended))
 
     def action_toggle_fold(self) -> None:
         """Arrays as one row, or every element."""
-        self._choose(replace(self.spec, unfold=not self.spec.unfold))
-
-    def action_mine(self) -> None:
-        """Only my jobs, or all again."""
-        self.filter_changed("" if self.spec.filter == "user:me" else "user:me")
+        self.choose(replace(self.spec, unfold=not self.spec.unfold))
 
     def action_submit(self) -> None:
         """The submit form."""

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from flagplot.tui.app import FlagplotApp
 
 DEBOUNCE_S = 0.3
-TEMPLATE = "#!/bin/bash\n"
 
 
 class SubmitScreen(ModalScreen[None]):

@@ -6,12 +6,10 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widget import Widget
 
 from flagplot.client.mirror import Mirror
-from flagplot.tui.main_view import MainView
+from flagplot.tui.list_view import ListView
 from flagplot.tui.widgets.pieces import PieceLine, PieceTable
-from flagplot.tui.widgets.virtual_table import VirtualTable
 from flagplot.view import timeline
 from flagplot.view.bars import Piece
 from flagplot.view.queue import Column
@@ -20,10 +18,13 @@ from flagplot_wire.ids import JobNumber
 from flagplot_wire.text import clean
 
 
-class TimelineView(MainView):
+class TimelineView(ListView):
     """The chart."""
 
     title = "Timeline"
+    NOUN = "node"
+    WAITING = "the chart comes"
+    NOTHING = ("There are no nodes yet", "running jobs and planned starts appear here, node by node")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Open", tooltip="The job's or the node's page"),
         Binding("plus,equals_sign", "scale(-1)", "Nearer", tooltip="Less time on the screen"),
@@ -39,7 +40,6 @@ class TimelineView(MainView):
         super().__init__()
         self.scale = timeline.DEFAULT_SCALE
         self.offset_cells = 0
-        self.filter = ""
         self.folded = False
         self._selected: object = None
         self._keys: list[int] = []
@@ -80,7 +80,7 @@ class TimelineView(MainView):
             (Column("row", "NODE, JOBS", names), names),
             (Column("time", timeline.axis(view, now), view.cells), view.cells),
         ]
-        self.table.empty = self._empty(mirror)
+        self.table.empty = self.empty_words(mirror)
         self.table.set_piece_rows(self._keys, lambda key: self._cells(key, view, now), columns)
         self.query_one("#timeline-legend", PieceLine).show_pieces(
             [
@@ -113,36 +113,9 @@ class TimelineView(MainView):
         found = self._bars[node_key].get(number)
         return (tuple(timeline.label(found)), tuple(timeline.job_strip(found, view, now))) if found else ((), ())
 
-    def _empty(self, mirror: Mirror) -> list[str]:
-        if not mirror.complete:
-            return ["Waiting for the controller", clean(mirror.problem) or "the chart comes with its first answer"]
-        if self.filter:
-            return ["No node matches the filter", "Esc clears it · / changes it"]
-        return ["There are no nodes yet", "running jobs and planned starts appear here, node by node"]
-
-    def focus_target(self) -> Widget:
-        """The chart."""
-        return self.table
-
-    @property
-    def can_filter(self) -> bool:
-        """Always."""
-        return True
-
-    @property
-    def filter_text(self) -> str:
-        """The filter in force."""
-        return self.filter
-
-    def filter_changed(self, text: str) -> None:
-        """Filter as typed."""
-        self.filter = text.strip()
-        self.cockpit.show_now()
-
     def escape(self) -> bool:
         """The filter, then the shift."""
-        if self.filter:
-            self.filter_changed("")
+        if super().escape():
             return True
         if self.offset_cells:
             self.action_now()
@@ -150,10 +123,6 @@ class TimelineView(MainView):
         return False
 
     # keys
-
-    def on_virtual_table_opened(self, event: VirtualTable.Opened) -> None:
-        """A click opens."""
-        self.action_open()
 
     def action_open(self) -> None:
         """The job's or the node's page."""

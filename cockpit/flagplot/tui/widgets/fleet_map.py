@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.geometry import Region
 from textual.message import Message
-from textual.strip import Strip
-from textual.widget import Widget
 
+from flagplot.tui.widgets.drawn_list import MARK_ALL_KEY, MARK_KEYS, PAGE_KEYS, DrawnList, thumb_at
 from flagplot.tui.widgets.pieces import segments_of
 from flagplot.view.bars import Piece
 from flagplot.view.fleet import Fleet
 from flagplot.view.fleet_map import CellSize, Layout, cell, heading
 
-if TYPE_CHECKING:
-    from flagplot.tui.app import FlagplotApp
 
-
-class FleetMap(Widget, can_focus=True):
+class FleetMap(DrawnList[str]):
     """One cell per node in groups; three sizes of cells."""
 
     DEFAULT_CSS = """
@@ -34,13 +29,11 @@ class FleetMap(Widget, can_focus=True):
         Binding("right,l", "move(1, 0)", "Right", show=False),
         Binding("down,j", "move(0, 1)", "Down", show=False),
         Binding("up,k", "move(0, -1)", "Up", show=False),
-        Binding("pagedown,ctrl+f", "page(1)", "Page down", show=False),
-        Binding("pageup,ctrl+u,ctrl+b", "page(-1)", "Page up", show=False),
+        *PAGE_KEYS,
         Binding("home", "end(False)", "First node", show=False),
         Binding("end,G", "end(True)", "Last node", show=False),
-        Binding("space", "mark", "Mark", show=False),
-        Binding("v,ctrl+@,ctrl+space", "mark_range", "Mark from the last mark to here", show=False),
-        Binding("ctrl+a", "mark_all", "Mark all shown", show=False),
+        *MARK_KEYS,
+        MARK_ALL_KEY,
     ]
 
     class Opened(Message):
@@ -50,25 +43,12 @@ class FleetMap(Widget, can_focus=True):
             super().__init__()
             self.name = name
 
-    class Moved(Message):
-        """The cursor is on another node, or the marks changed."""
-
     def __init__(self) -> None:
         super().__init__()
         self.fleet = Fleet()
         self.layout_map = Layout(CellSize("dot", 2, 1, 6, 1), 1)
-        self.marks: set[str] = set()
-        self.empty: Sequence[str] = ()
         self._headings: dict[str, list[Piece]] = {}
         self._cursor = ""
-        self._anchor = ""
-        self._top = 0
-        self._drawn: dict[int, object] = {}
-
-    @property
-    def cockpit(self) -> FlagplotApp:
-        """The app, typed."""
-        return cast("FlagplotApp", self.app)
 
     @property
     def names(self) -> list[str]:
@@ -76,9 +56,19 @@ class FleetMap(Widget, can_focus=True):
         return [name for _, _, names in self.layout_map.rows for name in names]
 
     @property
+    def shown_keys(self) -> Sequence[str]:
+        """The same."""
+        return self.names
+
+    @property
     def cursor_name(self) -> str:
         """The node under the cursor; empty when there is none."""
         return self._cursor
+
+    @property
+    def cursor_key(self) -> str | None:
+        """The same, None when there is none."""
+        return self._cursor or None
 
     def set_map(self, fleet: Fleet, groups: list[tuple[str, list[str]]], layout: Layout) -> None:
         """Take a new map; redraws only the lines whose content changed."""
@@ -102,13 +92,6 @@ class FleetMap(Widget, can_focus=True):
             self.redraw_changed()
             self.post_message(self.Moved())
 
-    def chosen(self) -> list[str]:
-        """The marked nodes in the map's order, else the one under the cursor."""
-        if self.marks:
-            shown = [name for name in self.names if name in self.marks]
-            return shown + sorted(self.marks.difference(shown))
-        return [self._cursor] if self._cursor else []
-
     def _keep_visible(self) -> None:
         place = self.layout_map.place(self._cursor)
         page = max(1, self.size.height)
@@ -125,12 +108,6 @@ class FleetMap(Widget, can_focus=True):
 
     # drawing
 
-    def redraw_changed(self) -> None:
-        """Redraw the lines whose content differs from what is on screen."""
-        for y in range(self.size.height):
-            if self._drawn.get(y) != self._signature(y):
-                self.refresh(Region(0, y, self.size.width, 1))
-
     def _signature(self, y: int) -> object:
         line = self._top + y
         row = self.layout_map.at_line(line)
@@ -144,23 +121,7 @@ class FleetMap(Widget, can_focus=True):
         return (line - start, states, self.has_focus, self._thumb(y))
 
     def _thumb(self, y: int) -> bool | None:
-        total, page = self.layout_map.height, max(1, self.size.height)
-        if total <= page:
-            return None
-        size = max(1, page * page // total)
-        start = self._top * (page - size) // max(1, total - page)
-        return start <= y < start + size
-
-    def render_line(self, y: int) -> Strip:
-        """One line: a heading, a line of a row of cells, a line of the empty message, or blank."""
-        self._drawn[y] = self._signature(y)
-        width = self.size.width
-        strip = Strip(self._segments(y)).adjust_cell_length(width, None).apply_style(self.rich_style)
-        thumb = self._thumb(y)
-        if thumb is None:
-            return strip
-        mark = Segment("█" if thumb else "│", self.rich_style + self.cockpit.role("dim"))
-        return Strip([*strip.crop(0, width - 1), mark])
+        return thumb_at(y, self._top, max(1, self.size.height), self.layout_map.height)
 
     def _segments(self, y: int) -> list[Segment]:
         app = self.cockpit
@@ -195,32 +156,19 @@ class FleetMap(Widget, can_focus=True):
             segments.append(Segment(" "))
         return segments
 
-    def _empty_line(self, y: int) -> list[Segment]:
-        at = y - max(2, (self.size.height - len(self.empty)) // 3)
-        if not 0 <= at < len(self.empty):
-            return []
-        left = max(0, (self.size.width - len(self.empty[at])) // 2)
-        return [Segment(" " * left), Segment(self.empty[at], self.cockpit.role("bold" if at == 0 else "dim"))]
-
-    def on_resize(self) -> None:
-        """Everything is drawn anew."""
-        self._drawn.clear()
-        self._keep_visible()
-        self.refresh()
-
-    def on_focus(self) -> None:
-        """The cursor looks different with the focus."""
-        self.redraw_changed()
-
-    def on_blur(self) -> None:
-        """The cursor looks different without the focus."""
-        self.redraw_changed()
-
     # keys and mouse
 
     def action_move(self, across: int, down: int) -> None:
         """Move the cursor."""
         self.move_to(self.layout_map.move(self._cursor, across, down))
+
+    def go_down(self, rows: int) -> None:
+        """Move the cursor down or up."""
+        self.action_move(0, rows)
+
+    def go_next(self) -> None:
+        """Move the cursor to the next node."""
+        self.action_move(1, 0)
 
     def action_page(self, pages: int) -> None:
         """Move by a screenful."""
@@ -231,52 +179,6 @@ class FleetMap(Widget, can_focus=True):
         """Go to the first or last node."""
         if names := self.names:
             self.move_to(names[-1 if last else 0])
-
-    def action_mark(self) -> None:
-        """Mark or unmark the node and go on."""
-        if self._cursor:
-            self.marks.symmetric_difference_update({self._cursor})
-            self._anchor = self._cursor
-            self.action_move(1, 0)
-            self._marked()
-
-    def action_mark_range(self) -> None:
-        """Mark everything between the last mark and here."""
-        names = self.names
-        if not self._cursor or self._cursor not in names:
-            return
-        low, high = sorted((names.index(self._anchor or self._cursor), names.index(self._cursor)))
-        self.marks.update(names[low : high + 1])
-        self._anchor = self._cursor
-        self._marked()
-
-    def action_mark_all(self) -> None:
-        """Mark every node shown, or unmark them when all are marked."""
-        everything = set(self.names)
-        self.marks = self.marks - everything if everything <= self.marks else self.marks | everything
-        self._marked()
-
-    def clear_marks(self) -> bool:
-        """Unmark everything; False when nothing was marked."""
-        had = bool(self.marks)
-        self.marks.clear()
-        self._anchor = ""
-        self.redraw_changed()
-        return had
-
-    def _marked(self) -> None:
-        self.redraw_changed()
-        self.post_message(self.Moved())
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """The wheel moves the cursor."""
-        event.stop()
-        self.action_move(0, 1)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """The wheel moves the cursor."""
-        event.stop()
-        self.action_move(0, -1)
 
     def on_click(self, event: events.Click) -> None:
         """A click moves the cursor, a second one opens."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 from rich.text import Text
 from textual.widget import Widget
 
-from flagplot_wire.text import clean
+from flagplot_wire.text import clean, counted
 
 if TYPE_CHECKING:
     from flagplot.tui.app import FlagplotApp
@@ -64,7 +64,9 @@ class TopLine(Widget):
             total = f" {mirror.progress.done}/{mirror.progress.total}" if mirror.progress.total else ""
             right.append(f"{clean(mirror.progress.what)}{total}  ", role("warning"))
         if self.size.width >= 100:
-            right.append(f"{app.running} running · {app.pending} pending · {len(mirror.nodes)} nodes   ", role("dim"))
+            right.append(
+                f"{app.running} running · {app.pending} pending · {counted(len(mirror.nodes), 'node')}   ", role("dim")
+            )
         elif self.size.width >= 72:
             right.append(f"R {app.running} PD {app.pending}   ", role("dim"))
         right.append_text(self._connection())

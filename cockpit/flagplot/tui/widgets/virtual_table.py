@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.geometry import Region
 from textual.message import Message
-from textual.strip import Strip
-from textual.widget import Widget
 
+from flagplot.tui.widgets.drawn_list import MARK_ALL_KEY, MARK_KEYS, PAGE_KEYS, DrawnList, thumb_at
 from flagplot.view.queue import Cell, Column
-
-if TYPE_CHECKING:
-    from flagplot.tui.app import FlagplotApp
 
 Key = int
 CellsOf = Callable[[Key], Sequence[Cell]]
@@ -34,7 +29,7 @@ def fit(text: str, width: int, right: bool = False) -> str:
     return set_cell_size(text, width - 1) + "…" if width > 0 else ""
 
 
-class VirtualTable(Widget, can_focus=True):
+class VirtualTable(DrawnList[Key]):
     """Rows by key. The cursor and the marks follow the key wherever its row goes."""
 
     DEFAULT_CSS = """
@@ -43,16 +38,15 @@ class VirtualTable(Widget, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,j", "move(1)", "Down", show=False),
         Binding("up,k", "move(-1)", "Up", show=False),
-        Binding("pagedown,ctrl+f", "page(1)", "Page down", show=False),
-        Binding("pageup,ctrl+u,ctrl+b", "page(-1)", "Page up", show=False),
+        *PAGE_KEYS,
         Binding("home,g", "end(False)", "First row", show=False),
         Binding("end,G", "end(True)", "Last row", show=False),
-        Binding("space", "mark", "Mark", show=False),
-        Binding("v,ctrl+@,ctrl+space", "mark_range", "Mark from the last mark to here", show=False),
+        *MARK_KEYS,
         Binding("shift+down", "mark_move(1)", "Mark and go down", show=False),
         Binding("shift+up", "mark_move(-1)", "Mark and go up", show=False),
-        Binding("ctrl+a", "mark_all", "Mark all shown", show=False),
+        MARK_ALL_KEY,
     ]
+    WHEEL = 3
 
     class Opened(Message):
         """A row was chosen by a double click or a click on the cursor's row."""
@@ -68,28 +62,14 @@ class VirtualTable(Widget, can_focus=True):
             super().__init__()
             self.column = column
 
-    class Moved(Message):
-        """The cursor is on another key, or the marks changed."""
-
     def __init__(self, *, empty: Sequence[str] = ()) -> None:
-        super().__init__()
+        super().__init__(empty)
         self.keys: Sequence[Key] = ()
-        self.marks: set[Key] = set()
         self.columns: list[tuple[Column, int]] = []
         self.sorted_by, self.reverse = "", False
-        self.empty = list(empty)
         self._cells: CellsOf = lambda key: ()
         self._at = 0
         self._cursor: Key | None = None
-        self._top = 0
-        self._anchor: Key | None = None
-        self._drawn: dict[int, object] = {}
-        self.lines_drawn = 0
-
-    @property
-    def cockpit(self) -> FlagplotApp:
-        """The app, typed."""
-        return cast("FlagplotApp", self.app)
 
     # the model
 
@@ -128,12 +108,10 @@ class VirtualTable(Widget, can_focus=True):
         """The key under the cursor; None when the table is empty."""
         return self._cursor if self.keys else None
 
-    def chosen(self) -> list[Key]:
-        """The marked keys in table order, else the one under the cursor."""
-        if self.marks:
-            shown = [key for key in self.keys if key in self.marks]
-            return shown + sorted(self.marks.difference(shown))
-        return [] if self.cursor_key is None else [self.cursor_key]
+    @property
+    def shown_keys(self) -> Sequence[Key]:
+        """The keys of the rows."""
+        return self.keys
 
     def move_to(self, key: Key) -> None:
         """Put the cursor on a key."""
@@ -154,12 +132,6 @@ class VirtualTable(Widget, can_focus=True):
             self._top = self._at - page + 1
         self._top = max(0, min(self._top, len(self.keys) - page))
 
-    def redraw_changed(self) -> None:
-        """Redraw the lines whose text or style differs from what is on screen."""
-        for y in range(self.size.height):
-            if self._drawn.get(y) != self._signature(y):
-                self.refresh(Region(0, y, self.size.width, 1))
-
     def _signature(self, y: int) -> object:
         if y == 0:
             return (0, self.sorted_by, self.reverse, self.size.width)
@@ -173,34 +145,15 @@ class VirtualTable(Widget, can_focus=True):
         return (3, thumb, key, index == self._at, key in self.marks, tuple(self._cells(key)), self.has_focus)
 
     def _thumb(self, y: int) -> bool | None:
-        total, page = len(self.keys), self._page
-        if total <= page or y == 0:
-            return None
-        size = max(1, page * page // total)
-        start = self._top * (page - size) // max(1, total - page)
-        return start <= y - 1 < start + size
+        return None if y == 0 else thumb_at(y - 1, self._top, self._page, len(self.keys))
 
-    def render_line(self, y: int) -> Strip:
-        """One line: the header, a row, a line of the empty message, or blank."""
-        self.lines_drawn += 1
-        signature = self._signature(y)
-        self._drawn[y] = signature
-        base = self.rich_style
-        width = self.size.width
+    def _segments(self, y: int) -> list[Segment]:
         if y == 0:
-            segments = self._header()
-        elif not self.keys:
-            segments = self._empty_line(y)
-        elif self._top + y - 1 < len(self.keys):
-            segments = self._row(self._top + y - 1)
-        else:
-            segments = []
-        strip = Strip(segments).adjust_cell_length(width, None).apply_style(base)
-        thumb = self._thumb(y)
-        if thumb is None:
-            return strip
-        bar = Segment("█" if thumb else "│", base + self.cockpit.role("dim"))
-        return Strip([*strip.crop(0, width - 1), bar])
+            return self._header()
+        if not self.keys:
+            return self._empty_line(y)
+        index = self._top + y - 1
+        return self._row(index) if index < len(self.keys) else []
 
     def _header(self) -> list[Segment]:
         segments = [Segment(" ")]
@@ -210,14 +163,6 @@ class VirtualTable(Widget, can_focus=True):
             style = self.cockpit.role("header-sorted" if chosen else "header")
             segments += [Segment(fit(title, width, column.right), style), Segment(" ")]
         return segments
-
-    def _empty_line(self, y: int) -> list[Segment]:
-        at = y - max(2, (self.size.height - len(self.empty)) // 3)
-        if not 0 <= at < len(self.empty):
-            return []
-        line = self.empty[at]
-        left = max(0, (self.size.width - cell_len(line)) // 2)
-        return [Segment(" " * left), Segment(line, self.cockpit.role("bold" if at == 0 else "dim"))]
 
     def _row(self, index: int) -> list[Segment]:
         key = self.keys[index]
@@ -239,20 +184,6 @@ class VirtualTable(Widget, can_focus=True):
             return self.cockpit.owner_style(role.removeprefix("owner:"))
         return self.cockpit.role(role)
 
-    def on_resize(self) -> None:
-        """Keep the cursor on screen."""
-        self._drawn.clear()
-        self._keep_visible()
-        self.refresh()
-
-    def on_focus(self) -> None:
-        """The cursor looks different with the focus."""
-        self.redraw_changed()
-
-    def on_blur(self) -> None:
-        """The cursor looks different without the focus."""
-        self.redraw_changed()
-
     # keys and mouse
 
     def _go(self, at: int) -> None:
@@ -264,9 +195,17 @@ class VirtualTable(Widget, can_focus=True):
         self.redraw_changed()
         self.post_message(self.Moved())
 
-    def action_move(self, rows: int) -> None:
+    def go_down(self, rows: int) -> None:
         """Move the cursor."""
         self._go(self._at + rows)
+
+    def go_next(self) -> None:
+        """Move the cursor to the next row."""
+        self.go_down(1)
+
+    def action_move(self, rows: int) -> None:
+        """Move the cursor."""
+        self.go_down(rows)
 
     def action_page(self, pages: int) -> None:
         """Move by a screenful."""
@@ -275,13 +214,6 @@ class VirtualTable(Widget, can_focus=True):
     def action_end(self, last: bool) -> None:
         """Go to the first or last row."""
         self._go(len(self.keys) - 1 if last else 0)
-
-    def action_mark(self) -> None:
-        """Mark or unmark the row and go on."""
-        if (key := self.cursor_key) is not None:
-            self.marks.symmetric_difference_update({key})
-            self._anchor = key
-            self._go(self._at + 1)
 
     def action_mark_move(self, rows: int) -> None:
         """Mark the row and move."""
@@ -292,44 +224,6 @@ class VirtualTable(Widget, can_focus=True):
             if self.cursor_key is not None:
                 self.marks.add(self.cursor_key)
             self.redraw_changed()
-
-    def action_mark_range(self) -> None:
-        """Mark everything between the last mark and here."""
-        if self.cursor_key is None:
-            return
-        start = self._at
-        if self._anchor is not None and self._anchor in self.keys:
-            start = self.keys.index(self._anchor)
-        low, high = sorted((start, self._at))
-        self.marks.update(self.keys[low : high + 1])
-        self._anchor = self.cursor_key
-        self.redraw_changed()
-        self.post_message(self.Moved())
-
-    def action_mark_all(self) -> None:
-        """Mark every row shown, or unmark them when all are marked."""
-        everything = set(self.keys)
-        self.marks = self.marks - everything if everything <= self.marks else self.marks | everything
-        self.redraw_changed()
-        self.post_message(self.Moved())
-
-    def clear_marks(self) -> bool:
-        """Unmark everything; False when nothing was marked."""
-        had = bool(self.marks)
-        self.marks.clear()
-        self._anchor = None
-        self.redraw_changed()
-        return had
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        """The wheel moves the cursor."""
-        event.stop()
-        self._go(self._at + 3)
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        """The wheel moves the cursor."""
-        event.stop()
-        self._go(self._at - 3)
 
     def on_click(self, event: events.Click) -> None:
         """A click moves the cursor, a second one opens; the header sorts."""

@@ -7,6 +7,7 @@ import asyncio
 from flagplot_wire.errors import Refused
 from flagplot_wire.replies import Acted, ActedOn
 from flagplot_wire.requests import Act, Shutdown
+from flagplot_wire.text import counted
 from flagplotd.core.stimuli import ActOnJobs
 from flagplotd.service import clock
 from flagplotd.service.context import Asking
@@ -30,7 +31,8 @@ async def handle(asking: Asking, request: Shutdown) -> Acted:
         while server.state.active and clock.ticks() < deadline:
             await asyncio.sleep(0.1)
         left = len(server.state.active)
-        message = f"stopping; {left} jobs did not end in time" if left else f"stopping; {len(jobs)} jobs were cancelled"
+        told = f"{counted(left, 'job')} did not end in time" if left else f"{counted(len(jobs), 'job')} cancelled"
+        message = f"stopping; {told}"
         results = [ActedOn("controller", message=message)]
     asyncio.get_running_loop().call_later(0.1, server.stopping.set)
     return Acted(tuple(results))
