@@ -1,0 +1,1 @@
+"""Replays of workload traces through the scheduler."""
