@@ -7,7 +7,7 @@ copies of the task would leave idle once the node's CPUs or the GPUs' remainders
 is the sum over the typical tasks, each times its weight. Integers only: CPU in any unit, GPU in parts of which
 `capacity` are a whole GPU (milli, or shards), fragmentation in weight x parts.
 """
-# mypy: disable-error-code="untyped-decorator"
+# mypy: disable-error-code="untyped-decorator,no-any-return"
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ trace and on mixes drawn from it, see benchmarks/openb.py."""
 def typical(tasks: Sequence[tuple[int, int, int, int, int]]) -> Tasks:
     """The tables of tasks given as (cpu, gpus, need, models, weight)."""
     rows = np.array([task for task in tasks if task[1] > 0], np.int64).reshape(-1, 5)
-    columns = [np.ascontiguousarray(rows[:, column]) for column in range(5)]
-    return Tasks(*columns, total=sum(task[4] for task in tasks))
+    cpu, gpus, need, models, weight = (np.ascontiguousarray(rows[:, column]) for column in range(5))
+    return Tasks(cpu, gpus, need, models, weight, sum(task[4] for task in tasks))
 
 
 def published_steps(total: int, capacity: int) -> Ints:
@@ -126,7 +126,7 @@ def change(tasks: Tasks, weights: Weights, model: int, cpu: int, idle: Ints, nee
         idle[gpu] += need * pick[gpu]
     more = fragment - before[0]
     if weights.steps.shape[0] > 0:
-        more = np.searchsorted(weights.steps, more)
+        more = int(np.searchsorted(weights.steps, more))
     return weights.fragment * more + weights.stranded * (stranded - before[1])
 
 
@@ -140,7 +140,7 @@ def price(tasks: Tasks, weights: Weights, model: int, cpu: int, idle: Ints, gpus
     """
     if not take(idle, gpus, need, pick):
         return NEVER
-    parts = idle.sum() - gpus * need
+    parts = int(idle.sum()) - gpus * need
     fit = (FIT_UNIT * cpu // largest[0] + FIT_UNIT * parts // largest[1]) // 2
     base = weights.fit * tasks.total * fit
     if weights.fragment == 0 and weights.stranded == 0:

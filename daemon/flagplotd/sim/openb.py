@@ -154,9 +154,12 @@ def simulate(load: Workload, policy: str, seed: int, percent: int = 130) -> Outc
         raise Refused("usage", f"the first pod passes {percent} % of the cluster's GPU already", "give more --arrivals")
     shuffled = np.random.default_rng([seed, 1]).permutation(load.nodes.cpu.shape[0])
     nodes = Nodes(*(column[shuffled] for column in load.nodes))
-    draws = np.random.default_rng([seed, 2]).integers(0, 1 << 60, coming.shape[0]) if policy == "random" else NONE
+    draws = NONE
+    if policy == "random":
+        draws = np.random.default_rng([seed, 2]).integers(0, 1 << 60, coming.shape[0], np.int64)
+    kinds = np.take(load.kind, coming)
     chosen, fragments = np.zeros_like(coming), np.zeros_like(coming)
-    pack(load.tasks, weights(policy, load.tasks), nodes, load.kinds, load.kind[coming], draws, chosen, fragments)
+    pack(load.tasks, weights(policy, load.tasks), nodes, load.kinds, kinds, draws, chosen, fragments)
     asks = load.asks[coming]
     placed = chosen >= 0
     return Outcome(

@@ -42,7 +42,9 @@ def price_on(tasks: Tasks, weights: Weights, nodes: Nodes, kinds: Kinds, now: In
     if kinds.gpus[kind] > 0 and not kinds.models[kind] >> model & 1:
         return NEVER
     before = (now[node, 0], now[node, 1])
-    return price(tasks, weights, model, cpu, nodes.idle[node], kinds.gpus[kind], kinds.need[kind], before, largest, pick)
+    return price(
+        tasks, weights, model, cpu, nodes.idle[node], kinds.gpus[kind], kinds.need[kind], before, largest, pick
+    )
 
 
 @njit(nogil=True, cache=True)
