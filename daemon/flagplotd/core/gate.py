@@ -122,11 +122,7 @@ def check_request(state: State, request: Request, partition: Partition) -> Reque
         raise Refused("bad_request", f"at most {request.nodes_max} nodes is fewer than at least {request.nodes_min}")
     if request.cpus_per_gpu and not whole:
         raise Refused("bad_request", "--cpus-per-gpu goes with whole GPUs", "ask for GPUs, or for --cpus-per-task")
-    if constraint.groups(constraint.check(request.constraint, request.nodes_max)):
-        raise Refused(
-            "bad_request", f"{clean(request.constraint)!r}: counts in a constraint are not scheduled yet",
-            "submit one job for each kind of node, or leave the counts away",
-        )  # fmt: skip
+    check_constraint(request)
     for name in (*request.nodelist, *request.exclude):
         if state.nodes and name not in state.nodes:
             raise Refused("no_node", f"there is no node {clean(name)!r}", "flagplot nodes lists them")
@@ -146,6 +142,18 @@ def check_request(state: State, request: Request, partition: Partition) -> Reque
             f"ask for -t {format_limit(partition.max_time_s)} or less",
         )
     return msgspec.structs.replace(request, time_limit_s=limit)
+
+
+def check_constraint(request: Request) -> None:
+    """What a constraint asks of the job's nodes together is not scheduled yet; what it asks of each is."""
+    most = max(request.nodes_max, -(-request.tasks // request.tasks_per_node) if request.tasks_per_node else 0)
+    tree = constraint.check(request.constraint, most)
+    if constraint.groups(tree) or (most > 1 and len(constraint.choices(tree)) > 1):
+        raise Refused(
+            "bad_request",
+            f"the constraint {clean(request.constraint)!r} is about several nodes together: not scheduled yet",
+            "submit one job for each kind of node, or leave counts and brackets away",
+        )
 
 
 def check_array(state: State, spec: JobSpec) -> None:

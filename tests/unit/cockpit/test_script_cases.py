@@ -154,7 +154,9 @@ def test_options_of_a_shared_cluster() -> None:
         "#SBATCH --switches=1@2:00:00 --contiguous -s --gpus=8 --cpus-per-gpu=4 --gres-flags=enforce-binding\ntrue\n"
     )
     request = spec.request
-    assert (spec.account, spec.qos, spec.reservation, warnings) == ("physics", "long", "course", [])
+    assert (spec.account, spec.qos, spec.reservation) == ("physics", "long", "course")
+    idle = ("switches", "contiguous", "oversubscribe", "gres-flags")
+    assert [word.split(": ")[1] for word in warnings] == [f"--{word} has no effect yet" for word in idle]
     assert request.licenses == (LicenseCount("matlab", 3), LicenseCount("ansys@lic1"))
     assert (request.switches, request.switches_wait_s, request.contiguous) == (1, 7_200, True)
     assert (request.cpus_per_gpu, request.near_gpus, request.oversubscribe) == (4, True, True)
