@@ -156,7 +156,7 @@ def simulate(load: Workload, policy: str, seed: int, percent: int = 130) -> Outc
     nodes = Nodes(*(column[shuffled] for column in load.nodes))
     draws = NONE
     if policy == "random":
-        draws = np.random.default_rng([seed, 2]).integers(0, 1 << 60, coming.shape[0], np.int64)
+        draws = np.random.default_rng([seed, 2]).integers(0, 1 << 60, coming.shape, np.int64)
     kinds = np.take(load.kind, coming)
     chosen, fragments = np.zeros_like(coming), np.zeros_like(coming)
     pack(load.tasks, weights(policy, load.tasks), nodes, load.kinds, kinds, draws, chosen, fragments)
