@@ -37,10 +37,13 @@ def planned(step: Stepper, plan: Planned) -> None:
     sharing = Sharing(step.state, step.now) if plan.starts else None
     for planned_start in plan.starts:
         job = step.state.jobs.get(planned_start.number)
-        if not why_not(step.state, planned_start, step.now, sharing):
-            start(step, planned_start)
-            if sharing is not None and job is not None:
-                sharing.take(job)
+        if why_not(step.state, planned_start, step.now, sharing):
+            # What it would have taken is for others: the next plan knows what was in its way.
+            step.replan()
+            continue
+        start(step, planned_start)
+        if sharing is not None and job is not None:
+            sharing.take(job)
     step.state.forecasts = {
         forecast.number: forecast for forecast in plan.forecasts if forecast.number in step.state.pending
     }

@@ -36,8 +36,9 @@ def why_not(state: State, start: Start, now: int, sharing: Sharing | None = None
     sharing = sharing or Sharing(state, now)
     if over := sharing.over(job):
         return over[0].text
+    closed = sharing.closed(job)
     for part in start.allocation.nodes:
-        if not sharing.open_to(job, part.node):
+        if not sharing.open_to(job, part.node, closed):
             return f"{part.node}: is reserved"
         if not partition.has(part.node):
             return f"{part.node}: is not in partition {partition.name}"

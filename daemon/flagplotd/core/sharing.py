@@ -37,6 +37,7 @@ class Sharing:
         self._state, self._now = state, now
         self._chains: dict[tuple[str, str, str, str], list[Limited]] = {}
         self._covered: dict[str, set[str]] = {}
+        self._said: dict[tuple[str, str, str, str, Request], list[Reason]] = {}
         self._used: dict[str, list[int]] = {}
         self._licenses = dict(state.settings.licenses)
         self._limited = state.settings.enforce != "off" and bool(state.accounts or state.associations or state.qos)
@@ -67,6 +68,7 @@ class Sharing:
 
     def take(self, job: Job) -> None:
         """Count a start."""
+        self._said.clear()
         self._add(job, _counted(job.spec.request))
 
     def _chain(self, job: Job) -> list[Limited]:
@@ -87,6 +89,13 @@ class Sharing:
         return found
 
     def _over_limits(self, job: Job) -> list[Reason]:
+        key = (job.user, job.spec.account, job.spec.qos, job.spec.partition, job.spec.request)
+        known = self._said.get(key)
+        if known is None:
+            known = self._said[key] = self._compare(job)
+        return list(known)
+
+    def _compare(self, job: Job) -> list[Reason]:
         found: list[Reason] = []
         counted = _counted(job.spec.request)
         for words, key, limits in self._chain(job):
@@ -131,12 +140,12 @@ class Sharing:
             self._covered[name] = covered(self._state, self._state.reservations[name])
         return self._covered[name]
 
-    def open_to(self, job: Job, node: str) -> bool:
-        """Whether reservations let the job use this node now."""
+    def open_to(self, job: Job, node: str, closed: frozenset[str]) -> bool:
+        """Whether its own reservation and those that are `closed` to it let the job use this node."""
         own: Reservation | None = self._state.reservations.get(job.spec.reservation)
         if own is not None and not own.flex and node not in self.nodes_of(own.name):
             return False
-        return not any(node in self.nodes_of(name) for name in self.closed(job))
+        return not any(node in self.nodes_of(name) for name in closed)
 
 
 def _words(words: str, place: int, used: list[int], most: int) -> str:

@@ -15,7 +15,7 @@ from flagplot_wire.units import format_limit, format_memory
 from flagplotd.core.state import State, Who
 from flagplotd.sched.plan import Policy, plan
 from flagplotd.sched.shapes import MEM_ALL, Shape, shape_of
-from flagplotd.sched.snapshot import FOREVER, Snapshot, has_features, not_eligible, shape_arrays, take
+from flagplotd.sched.snapshot import FOREVER, Snapshot, has_features, shape_arrays, take, why_waiting
 
 UNSUBMITTED = JobNumber(2**62)
 """The number that stands for a job not submitted, inside a snapshot."""
@@ -82,10 +82,20 @@ def _variants(shape: Shape) -> list[tuple[str, Shape]]:
 def _starts_with(snapshot: Snapshot, policy: Policy, index: int, number: JobNumber, shape: Shape) -> bool:
     shapes = [*snapshot.shapes, shape]
     need, kinds, counts = shape_arrays(shapes, snapshot.types)
-    mask = np.append(snapshot.s_mask, snapshot.s_mask[index])
+    mask, open_mask = (np.append(column, column[index]) for column in (snapshot.s_mask, snapshot.s_open))
+    closed = [*snapshot.closed, snapshot.closed[index]]
     waiting = [replace(row, shape=len(shapes) - 1) if row.job.number == number else row for row in snapshot.waiting]
     tried = replace(
-        snapshot, shapes=shapes, need=need, kinds=kinds, counts=counts, s_mask=mask, waiting=waiting, idle_forecasts=[]
+        snapshot,
+        shapes=shapes,
+        need=need,
+        kinds=kinds,
+        counts=counts,
+        s_mask=mask,
+        s_open=open_mask,
+        closed=closed,
+        waiting=waiting,
+        idle_forecasts=[],
     )
     return any(start.number == number for start in plan(tried, policy).starts)
 
@@ -93,7 +103,7 @@ def _starts_with(snapshot: Snapshot, policy: Policy, index: int, number: JobNumb
 def explain(state: State, number: JobNumber, policy: Policy, now: int) -> Forecast:
     """Why job `number` is pending; raises KeyError for a job that is not in the state."""
     job = state.jobs[number]
-    idle = not_eligible(state, job, now)
+    idle = why_waiting(state, job, now)
     never = never_fits(state, job.spec)
     if idle:
         known = state.forecasts.get(number)
@@ -105,7 +115,7 @@ def explain(state: State, number: JobNumber, policy: Policy, now: int) -> Foreca
 def estimate(state: State, spec: JobSpec, who: Who, policy: Policy, now: int) -> Forecast:
     """When a job not submitted would start; its number is 0."""
     job = imagined(spec, who, now)
-    if reasons := not_eligible(state, job, now):
+    if reasons := why_waiting(state, job, now):
         only_begin = all(reason.why is Why.BEGIN_TIME for reason in reasons)
         return Forecast(JobNumber(0), tuple(reasons), spec.begin if only_begin else None)
     return forecast_of(take(state, now, policy.default_time_s, extra=job), policy, UNSUBMITTED)

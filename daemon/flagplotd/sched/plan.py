@@ -69,7 +69,7 @@ def plan(snapshot: Snapshot, policy: Policy) -> Plan:
     out_pick = np.zeros((room, width), ints)
     j_started, j_start, j_fits = np.zeros(count, ints), np.zeros(count, ints), np.zeros(count, np.uint8)
     shapes = snapshot.shapes
-    able = _able(snapshot)
+    able = _able(snapshot, snapshot.s_open)
     for row, waiting in enumerate(snapshot.waiting):
         if able[waiting.shape][0] < shapes[waiting.shape].least:
             j_start[row] = -1
@@ -101,7 +101,7 @@ def _no_nodes(number: Any) -> Forecast:
     return Forecast(number, (Reason(Why.NODES_DOWN, "no node has registered yet"),))
 
 
-def _able(snapshot: Snapshot) -> list[tuple[int, int]]:
+def _able(snapshot: Snapshot, masks: Any) -> list[tuple[int, int]]:
     """By shape: how many nodes could take a part if empty — of those that are up, and of all."""
     from flagplotd.sched import kernels
 
@@ -109,7 +109,7 @@ def _able(snapshot: Snapshot) -> list[tuple[int, int]]:
     for index in range(len(snapshot.shapes)):
         now, ever = kernels.capable(
             snapshot.need[index], snapshot.kinds[index], snapshot.counts[index],
-            snapshot.allowed[snapshot.s_mask[index]], snapshot.up, snapshot.n_cpu, snapshot.n_mem, snapshot.g_of,
+            snapshot.allowed[masks[index]], snapshot.up, snapshot.n_cpu, snapshot.n_mem, snapshot.g_of,
             snapshot.g_ok, snapshot.g_type, snapshot.g_vram,
         )  # fmt: skip
         found.append((int(now), int(ever)))
@@ -157,6 +157,7 @@ def _forecasts(
 ) -> list[Forecast]:
     found: list[Forecast] = []
     blocked: dict[str, list[Any]] = {}
+    outside = _able(snapshot, snapshot.s_mask)
     for row, waiting in enumerate(snapshot.waiting):
         if int(j_started[row]) >= waiting.count:
             continue
@@ -171,6 +172,9 @@ def _forecasts(
             else:
                 never = "no node known now can ever hold it"
                 reasons.append(Reason(Why.RESOURCES, never))
+        elif outside[waiting.shape][0] < shape.least:
+            names = ", ".join(sorted(snapshot.closed[waiting.shape]))
+            reasons.append(Reason(Why.RESERVED, f"it would run into a reservation: {names}"))
         elif not j_fits[row]:
             reasons.append(Reason(Why.RESOURCES, "what it asks for is in use"))
         if front:

@@ -36,7 +36,8 @@ class Waiting:
 
 @dataclass(slots=True)
 class Snapshot:
-    """Everything a cycle needs, apart from the state. Arrays as `flagplotd.sched.kernels` names them."""
+    """Everything a cycle needs, apart from the state. By shape, `s_mask` is the row of `allowed` and `s_open` the one
+    that leaves out the reservations of `closed`, which stand in the way for now. Arrays as `flagplotd.sched.kernels` names them."""
 
     now: int
     nodes: list[Node]
@@ -50,6 +51,8 @@ class Snapshot:
     kinds: Ints
     counts: Ints
     s_mask: Ints
+    s_open: Ints
+    closed: list[frozenset[str]]
     allowed: Bytes
     up: Bytes
     n_cpu: Ints
@@ -90,6 +93,8 @@ def take(state: State, now: int, default_time_s: int = 3_600, extra: Job | None 
     masks: dict[tuple[object, ...], int] = {}
     mask_rows: list[Bytes] = []
     s_mask: list[int] = []
+    s_open: list[int] = []
+    closed_by: list[frozenset[str]] = []
     rows: list[Waiting] = []
     for job in waiting:
         request = job.spec.request
@@ -98,23 +103,33 @@ def take(state: State, now: int, default_time_s: int = 3_600, extra: Job | None 
         key = (request, partition, job.spec.reservation, closed)
         index = shapes.get(key)
         if index is None:
-            where = (partition, request.nodelist, request.exclude, request.constraint, job.spec.reservation, closed)
-            if where not in masks:
-                masks[where] = len(mask_rows)
-                row = _mask(state, nodes, partition, request.nodelist, request.exclude, request.constraint)
-                if closed or job.spec.reservation:
-                    row &= np.array([sharing.open_to(job, node.name) for node in nodes], np.uint8)
-                mask_rows.append(row)
+            for without in (frozenset[str](), closed):
+                where = (
+                    partition,
+                    request.nodelist,
+                    request.exclude,
+                    request.constraint,
+                    job.spec.reservation,
+                    without,
+                )
+                if where not in masks:
+                    masks[where] = len(mask_rows)
+                    row = _mask(state, nodes, partition, request.nodelist, request.exclude, request.constraint)
+                    if without or job.spec.reservation:
+                        row &= np.array([sharing.open_to(job, node.name, without) for node in nodes], np.uint8)
+                    mask_rows.append(row)
+                places = s_open if len(s_open) == len(s_mask) else s_mask
+                places.append(masks[where])
+            closed_by.append(closed)
             index = shapes[key] = len(shape_list)
             shape_list.append(shape_of(request, FOREVER))
-            s_mask.append(masks[where])
         rows.append(Waiting(job, index, _starts_allowed(job)))
     need, kinds, counts = shape_arrays(shape_list, arrays.types)
     ends = _ends(state, nodes, now, default_time_s, arrays.width)
     return Snapshot(
         now=now, nodes=nodes, free_cpus=arrays.free_cpus, waiting=rows, idle_forecasts=idle, shapes=shape_list,
         masks=masks, types=arrays.types, need=need, kinds=kinds, counts=counts,
-        s_mask=np.array(s_mask, np.int64),
+        s_mask=np.array(s_mask, np.int64), s_open=np.array(s_open, np.int64), closed=closed_by,
         allowed=np.array(mask_rows or [np.ones(len(nodes), np.uint8)], np.uint8).reshape(-1, len(nodes)),
         up=arrays.up, n_cpu=arrays.n_cpu, n_mem=arrays.n_mem, n_gpus=arrays.n_gpus, n_switch=arrays.n_switch,
         switches=arrays.switches, cpu=arrays.cpu, mem=arrays.mem, gfree=arrays.gfree, jobs=arrays.jobs,
@@ -221,6 +236,11 @@ def not_eligible(state: State, job: Job, now: int) -> list[Reason]:
     if partition is not None and not partition.up:
         reasons.append(Reason(Why.PARTITION_DOWN, f"partition {partition.name} is down"))
     return reasons
+
+
+def why_waiting(state: State, job: Job, now: int) -> list[Reason]:
+    """As `not_eligible`, with limits, licenses and reservations."""
+    return not_eligible(state, job, now) + Sharing(state, now).over(job)
 
 
 def _starts_allowed(job: Job) -> int:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from flagplot_wire.ids import JobNumber
-from flagplot_wire.job import Forecast
+from flagplot_wire.job import Forecast, Job
 from flagplot_wire.replies import Progress
 from flagplotd.core.fairshare import Remembered
 from flagplotd.core.stimuli import Planned
@@ -93,15 +93,21 @@ class Cycle:
         self._loop.hub.progress = None if progress.done >= progress.total > 0 else progress
         self._loop.hub.push(progress)
 
-    async def _once(self) -> None:
+    def snapshot(self, extra: Job | None = None) -> Any:
+        """The state of now for a plan, with what priorities follow from; `extra` is a job that was not submitted."""
         from flagplotd.sched.priority import inputs
         from flagplotd.sched.snapshot import take
 
         state = self._loop.state
+        snapshot = take(state, self._loop.now(), self.policy.default_time_s, extra=extra)
+        snapshot.inputs = inputs(state, self.policy, self.fairshare)
+        return snapshot
+
+    async def _once(self) -> None:
+        state = self._loop.state
         if not state.pending and not self._told:
             return
-        snapshot = take(state, self._loop.now(), self.policy.default_time_s)
-        snapshot.inputs = inputs(state, self.policy, self.fairshare)
+        snapshot = self.snapshot()
         started = clock.ticks()
         plan = await self.in_worker(lambda: _plan(snapshot, self.policy))
         self.last_us = int((clock.ticks() - started) * 1e6)

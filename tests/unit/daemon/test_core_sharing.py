@@ -76,6 +76,8 @@ def test_no_job_runs_into_a_reservation_and_those_it_is_for_do() -> None:
     mine = world.submit(Request(time_limit_s=3_600), reservation="course")
     assert started(world) == [short], "it ends just in time"
     assert Why.RESERVATION in whys(world, mine)
+    waits = next(one for one in plan(take(world.state, world.now), Policy()).forecasts if one.number == long)
+    assert (waits.reasons[0].why, waits.never) == (Why.RESERVED, ""), "it waits, it is not impossible"
     world.end(short)
     world.now = start
     assert started(world) == [mine]

@@ -23,7 +23,7 @@ async def handle(asking: Asking, request: Estimate) -> Estimated:
 async def forecast(asking: Asking, asked: JobSpec) -> Forecast:
     """Refuses what `Submit` would refuse; the snapshot is taken here, the plan made in the scheduler's thread."""
     from flagplotd.sched import explain
-    from flagplotd.sched.snapshot import not_eligible, take
+    from flagplotd.sched.snapshot import why_waiting
 
     server = asking.server
     state, now, policy = server.state, server.loop.now(), server.cycle.policy
@@ -31,11 +31,11 @@ async def forecast(asking: Asking, asked: JobSpec) -> Forecast:
     if sentence := explain.never_fits(state, spec):
         raise Refused("never_fits", sentence)
     job = explain.imagined(spec, asking.who, now)
-    if reasons := not_eligible(state, job, now):
+    if reasons := why_waiting(state, job, now):
         only_begin = all(reason.why is Why.BEGIN_TIME for reason in reasons)
         return Forecast(JobNumber(0), tuple(reasons), spec.begin if only_begin else None)
     if not server.cycle.compiled.is_set():
         return Forecast(JobNumber(0), (COMPILING,))
-    snapshot = take(state, now, policy.default_time_s, extra=job)
+    snapshot = server.cycle.snapshot(job)
     made: Forecast = await server.cycle.in_worker(lambda: explain.forecast_of(snapshot, policy, explain.UNSUBMITTED))
     return made

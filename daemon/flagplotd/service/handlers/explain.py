@@ -28,18 +28,18 @@ async def handle(asking: Asking, request: Explain) -> Explained:
 
 async def _forecast(asking: Asking, job: Job) -> Forecast:
     from flagplotd.sched import explain
-    from flagplotd.sched.snapshot import not_eligible, take
+    from flagplotd.sched.snapshot import why_waiting
 
     server = asking.server
     state, now, policy = server.state, server.loop.now(), server.cycle.policy
     never = explain.never_fits(state, job.spec)
-    idle = not_eligible(state, job, now)
+    idle = why_waiting(state, job, now)
     if idle:
         known = state.forecasts.get(job.number)
         return Forecast(job.number, tuple(idle), known.start if known else None, never=never)
     if not server.cycle.compiled.is_set():
         return Forecast(job.number, (COMPILING,), never=never)
-    snapshot = take(state, now, policy.default_time_s)
+    snapshot = server.cycle.snapshot()
     found: Forecast = await server.cycle.in_worker(lambda: explain.forecast_of(snapshot, policy, job.number))
     return msgspec.structs.replace(found, never=never) if never else found
 
