@@ -13,8 +13,10 @@ import pytest
 from support.cluster import ROOT, Cluster, start_cluster, wait_until
 from support.terminal import Terminal
 
+from flagplot.view.draft import FIELDS
+
 pytestmark = pytest.mark.timeout(300)
-TO_COMMAND = 14
+TO_COMMAND = len(FIELDS)
 """Tab presses from the form's first field to the command."""
 
 
