@@ -95,10 +95,10 @@ def install(shared: Path) -> None:
         settings = {**os.environ, "SLURMLAB_NODES": "4", "SLURMLAB_GHOSTS": "0", "SLURMLAB_PORT": str(free_port())}
         try:
             up = subprocess.run(
-                ["bash", scripts / "slurm_up.sh", lab], check=False, env=settings, capture_output=True, text=True
+                ["bash", str(scripts / "slurm_up.sh"), lab], check=False, env=settings, capture_output=True, text=True
             )
         finally:
-            down = ["bash", scripts / "slurm_down.sh", lab, "--wipe"]
+            down = ["bash", str(scripts / "slurm_down.sh"), lab, "--wipe"]
             subprocess.run(down, check=False, capture_output=True, timeout=120)
     if not installed():
         raise Unusable(f"slurm_up.sh did not install it: {up.stderr.strip()[-500:]}")
@@ -224,6 +224,13 @@ class Slurm:
     def count(self, states: str, partition: str = "main") -> int:
         """Jobs in these states."""
         return len(self.ask("squeue", "-h", "-p", partition, "-t", states, "-o", "%i").split())
+
+    def cpu_s(self) -> float:
+        """The processor's seconds that slurmctld has used."""
+        if self.controller is None:
+            return 0.0
+        fields = Path(f"/proc/{self.controller.pid}/stat").read_text().rpartition(") ")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def diag(self) -> Sdiag:
         """The figures of `sdiag` now."""

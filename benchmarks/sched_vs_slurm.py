@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from real_slurm import CPUS, GPUS, MEMORY_MIB, SCHEDULER, Slurm, Unusable, folder_of_its_own, install, installed
 
@@ -100,12 +101,16 @@ def fillers(nodes: int) -> list[Ask]:
 
 @dataclass
 class Figures:
-    """What one system did: jobs placed on an empty cluster, jobs examined on a full one, and the seconds of each."""
+    """What one system did: jobs placed on an empty cluster, jobs examined on a full one, and the seconds of each.
+
+    `cpu_s` are the processor's seconds while placing: far less than `place_s` means that the machine was busy.
+    """
 
     system: str
     nodes: int
     placed: int
     place_s: float
+    cpu_s: float
     examined: int
     examine_s: float
 
@@ -122,14 +127,15 @@ class Figures:
     def row(self) -> str:
         """A line of the table."""
         return (
-            f"{self.system:<26}{self.nodes:>7,}{self.placed:>9,}{self.place_s:>10.3f}{self.placed_per_s:>12,.0f}"
+            f"{self.system:<26}{self.nodes:>7,}{self.placed:>9,}{self.place_s:>10.3f}{self.cpu_s:>9.3f}"
+            f"{self.placed_per_s:>10,.0f}"
             f"{self.examined:>10,}{self.examine_s:>10.3f}{self.examined_per_s:>13,.1f}"
         )
 
 
 HEAD = (
-    f"{'system':<26}{'nodes':>7}{'placed':>9}{'seconds':>10}{'placed/s':>12}{'examined':>10}{'seconds':>10}"
-    f"{'examined/s':>13}"
+    f"{'system':<26}{'nodes':>7}{'placed':>9}{'seconds':>10}{'cpu s':>9}{'placed/s':>10}{'examined':>10}"
+    f"{'seconds':>10}{'examined/s':>13}"
 )
 
 
@@ -157,15 +163,37 @@ def pend(state: State, asks: Sequence[Ask]) -> None:
         apply(state, ev.JobAdded(Job(JobNumber(number), "nobody", 65_534, spec, status)))
 
 
-def timed(action: Callable[[], Plan], times: int = 5) -> tuple[Plan, float]:
-    """The result and the median seconds of an action that changes nothing."""
-    taken = []
-    for _ in range(times):
+def full(nodes: int) -> State:
+    """A cluster whose nodes are all held."""
+    state = cluster(nodes)
+    pend(state, fillers(nodes))
+    while starts := cycle(state).starts:
+        step(state, Planned(starts, ()), NOW)
+    held = sum(len(use.jobs) for use in state.use.values())
+    if held != nodes:
+        raise AssertionError(f"the cluster is not full: {held} of {nodes} nodes are held")
+    return state
+
+
+def timed(action: Callable[[], Plan], times: int = 5, most_s: float = 10) -> tuple[Plan, float, float]:
+    """The result and the median seconds, passed and of the processor, of an action that changes nothing.
+
+    Fewer times when it is slow.
+    """
+    taken: list[float] = []
+    busy: list[float] = []
+    while not taken or (len(taken) < times and sum(taken) < most_s):
         gc.collect()
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), time.process_time()
         result = action()
         taken.append(time.perf_counter() - began)
-    return result, statistics.median(taken)
+        busy.append(time.process_time() - cpu)
+    return result, statistics.median(taken), statistics.median(busy)
+
+
+def say(text: str) -> None:
+    """Progress, beside the table."""
+    print(f"[{time.strftime('%H:%M:%S')}, load {os.getloadavg()[0]:.1f}] {text}", file=sys.stderr, flush=True)
 
 
 def ours(nodes: int, asks: Sequence[Ask]) -> list[Figures]:
@@ -173,33 +201,27 @@ def ours(nodes: int, asks: Sequence[Ask]) -> list[Figures]:
     compile_all(lambda *_: None)
     state = cluster(nodes)
     pend(state, asks)
-    empty, place_s = timed(lambda: cycle(state))
-    began = time.perf_counter()
+    empty, place_s, cpu_s = timed(lambda: cycle(state))
+    began, cpu = time.perf_counter(), time.process_time()
     step(state, Planned(empty.starts, empty.forecasts), NOW)
-    enter_s = time.perf_counter() - began
+    enter_s, enter_cpu_s = time.perf_counter() - began, time.process_time() - cpu
     if len(state.active) != len(empty.starts):
         raise AssertionError(f"{len(empty.starts)} starts planned, {len(state.active)} hold when checked again")
 
-    state = cluster(nodes)
-    pend(state, fillers(nodes))
-    full = cycle(state)
-    step(state, Planned(full.starts, full.forecasts), NOW)
-    held = sum(len(use.jobs) for use in state.use.values())
-    if held != nodes:
-        raise AssertionError(f"the cluster is not full: {held} of {nodes} nodes are held")
+    state = full(nodes)
     pend(state, asks)
-    blocked, examine_s = timed(lambda: cycle(state))
+    blocked, examine_s, _ = timed(lambda: cycle(state))
     if blocked.starts:
         raise AssertionError(f"{len(blocked.starts)} jobs start on a full cluster")
     placed, examined = len(empty.starts), blocked.examined
     return [
-        Figures("flagplot", nodes, placed, place_s, examined, examine_s),
-        Figures("flagplot, starts entered", nodes, placed, place_s + enter_s, examined, examine_s),
+        Figures("flagplot", nodes, placed, place_s, cpu_s, examined, examine_s),
+        Figures("flagplot, starts entered", nodes, placed, place_s + enter_s, cpu_s + enter_cpu_s, examined, examine_s),
     ]
 
 
-def slurm_places(slurm: Slurm, keep: Path, nodes: int, jobs: int, window_s: float) -> tuple[int, float]:
-    """Jobs that Slurm placed on an empty cluster after the first one, and the seconds from that to the last.
+def slurm_places(slurm: Slurm, keep: Path, nodes: int, jobs: int, window_s: float) -> tuple[int, float, float]:
+    """Jobs that Slurm placed on an empty cluster after the first; the seconds from it to the last, the processor's.
 
     Ends with the window, with the last job or at the first pause: what backfill fits into the last gaps of a
     nearly full cluster, seconds later, would make Slurm look slower than it is.
@@ -210,29 +232,39 @@ def slurm_places(slurm: Slurm, keep: Path, nodes: int, jobs: int, window_s: floa
         if waiting != jobs:
             raise Unusable(f"slurmctld kept {waiting} of the {jobs} jobs")
         slurm.partition("main", "up")
-        first, last = placements(lambda: slurm.diag().started, jobs, window_s)
+        first, last = placements(slurm, jobs, window_s)
         allocated = slurm.count("R,CF")
-        if allocated < last[1]:
-            raise AssertionError(f"sdiag tells of {last[1]} started jobs, squeue of {allocated} allocated ones")
+        if allocated < last.started:
+            raise AssertionError(f"sdiag tells of {last.started} started jobs, squeue of {allocated} allocated ones")
     finally:
         slurm.stop()
-    return last[1] - first[1], last[0] - first[0]
+    return last.started - first.started, last.at - first.at, last.cpu_s - first.cpu_s
 
 
-def placements(started: Callable[[], int], jobs: int, window_s: float) -> tuple[tuple[float, int], tuple[float, int]]:
-    """(time, jobs started so far) of the first placement seen and of the last."""
-    opened = at = time.perf_counter()
-    seen: list[tuple[float, int]] = []
-    while at - (seen[-1][0] if seen else opened) < (PAUSE_S if seen else 60):
-        count, at = started(), time.perf_counter()
-        if count > (seen[-1][1] if seen else 0):
-            seen.append((at, count))
-        if count == jobs or (seen and at - seen[0][0] > window_s):
+class Mark(NamedTuple):
+    """A moment of Slurm's placing: the time, the processor's seconds used so far, the jobs started so far."""
+
+    at: float
+    cpu_s: float
+    started: int
+
+
+def placements(slurm: Slurm, jobs: int, window_s: float) -> tuple[Mark, Mark]:
+    """The first placement seen and the last."""
+    opened = time.perf_counter()
+    seen = [Mark(opened, 0.0, 0)]
+    mark = seen[0]
+    while mark.at - seen[-1].at < (PAUSE_S if len(seen) > 1 else 60):
+        started = slurm.diag().started
+        mark = Mark(time.perf_counter(), slurm.cpu_s(), started)
+        if started > seen[-1].started:
+            seen.append(mark)
+        if started == jobs or (len(seen) > 1 and mark.at - seen[1].at > window_s):
             break
         time.sleep(0.1)
-    if len(seen) < 2:
-        raise Unusable(f"Slurm placed nothing in {at - opened:.0f} s")
-    return seen[0], seen[-1]
+    if len(seen) < 3:
+        raise Unusable(f"Slurm placed {seen[-1].started} jobs in {mark.at - opened:.0f} s, too few to tell its pace")
+    return seen[1], seen[-1]
 
 
 def slurm_examines(slurm: Slurm, keep: Path, nodes: int, window_s: float) -> tuple[int, float]:
@@ -271,19 +303,20 @@ def compare(options: argparse.Namespace) -> list[Figures]:
             seconds = slurm.submit([ask.options("main") for ask in asks])
             slurm.stop()
             keep = slurm.keep("held")
-            print(f"seed {options.seed}; {options.jobs:,} jobs submitted to Slurm in {seconds:.0f} s", file=sys.stderr)
+            say(f"seed {options.seed}; {options.jobs:,} jobs submitted to Slurm in {seconds:.0f} s")
             print(HEAD)
             for nodes in options.nodes:
-                load = os.getloadavg()[0]
+                say(f"{nodes:,} nodes: Slurm places")
                 placed = slurm_places(slurm, keep, nodes, options.jobs, options.window)
+                say(f"{nodes:,} nodes: Slurm examines")
                 examined = slurm_examines(slurm, keep, nodes, options.window + 60)
                 theirs = Figures("slurm", nodes, *placed, *examined)
+                say(f"{nodes:,} nodes: our turn")
                 mine = ours(nodes, asks)
                 for figures in (theirs, *mine):
                     print(figures.row())
                 for figures in mine:
                     print(ratio(figures, theirs), flush=True)
-                print(f"(load {load:.1f} before, {os.getloadavg()[0]:.1f} after)", file=sys.stderr)
                 found += [theirs, *mine]
         finally:
             slurm.close()
