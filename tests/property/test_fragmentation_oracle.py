@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from support.packing_oracle import Host, Kind, Typical, measure_of, pack_all
 
-from flagplotd.sched.fragmentation import FLAGPLOT, Weights, measure, published_steps, typical
-from flagplotd.sim.packing import Kinds, Nodes, pack
+from flagplotd.sched.fragmentation import FLAGPLOT, Kinds, Nodes, Weights, measure, pack, published_steps, typical
 
 CAPACITY, WIDTH, MODELS = 8, 4, 2
 
@@ -42,17 +41,19 @@ hosts_ = some.lists(
     min_size=1,
     max_size=6,
 )
-policies = some.sampled_from(["flagplot", "fgd", "exact", "bestfit"])
+policies = some.one_of(
+    some.sampled_from(["flagplot", "fgd"]),
+    some.tuples(some.integers(0, 3), some.integers(0, 3), some.sampled_from([0, 0, 1, 50])),
+)
 
 
-def weights_of(policy: str, total: int) -> Weights:
-    none = np.zeros(0, np.int64)
-    return {
-        "flagplot": FLAGPLOT,
-        "fgd": Weights(1, 0, 0, published_steps(total, CAPACITY)),
-        "exact": Weights(1, 0, 0, none),
-        "bestfit": Weights(0, 0, 1, none),
-    }[policy]
+def weights_of(policy: str | tuple[int, int, int], total: int) -> Weights:
+    if policy == "flagplot":
+        return FLAGPLOT
+    if policy == "fgd":
+        return Weights(1, 0, 0, published_steps(total, CAPACITY))
+    fragment, stranded, fit = policy
+    return Weights(int(fragment), int(stranded), int(fit), np.zeros(0, np.int64))
 
 
 def column(rows: list[Kind], index: int) -> np.ndarray:
@@ -67,9 +68,11 @@ def test_measure(tasks: list[Typical], cpu: int, idle: list[int], model: int) ->
     assert 0 <= fragment <= stranded <= sum(idle) * sum(task[4] for task in tasks)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(hosts_, kinds_, some.lists(some.integers(0, 99), min_size=1, max_size=25), tasks_, policies)
-def test_pack(hosts: list[Host], kinds: list[Kind], draws: list[int], tasks: list[Typical], policy: str) -> None:
+def test_pack(
+    hosts: list[Host], kinds: list[Kind], draws: list[int], tasks: list[Typical], policy: str | tuple[int, int, int]
+) -> None:
     pods = [draw % len(kinds) for draw in draws]
     weights = weights_of(policy, sum(task[4] for task in tasks))
     nodes = Nodes(
@@ -107,7 +110,7 @@ def test_random_places_fit(hosts: list[Host], kinds: list[Kind], draws: list[int
     table = Kinds(*(column(kinds, index) for index in range(5)))
     chosen, fragments = np.zeros_like(pods), np.zeros_like(pods)
     tasks = typical([(1, 1, 1, 0b11, 1)])
-    pack(tasks, weights_of("exact", 1)._replace(fragment=0), nodes, table, pods, np.array(draws), chosen, fragments)
+    pack(tasks, weights_of((0, 0, 0), 1), nodes, table, pods, np.array(draws), chosen, fragments)
     assert min(nodes.cpu.min(), nodes.mem.min(), nodes.idle.min()) >= 0
     asked = sum(kinds[pod][2] * kinds[pod][3] for pod, node in zip(pods, chosen, strict=True) if node >= 0)
     assert before - nodes.idle.sum() == asked

@@ -14,9 +14,18 @@ from typing import NamedTuple
 import numpy as np
 
 from flagplot_wire.errors import Refused
-from flagplotd.sched.fragmentation import FLAGPLOT, Ints, Tasks, Weights, published_steps, typical
+from flagplotd.sched.fragmentation import (
+    FLAGPLOT,
+    Ints,
+    Kinds,
+    Nodes,
+    Tasks,
+    Weights,
+    pack,
+    published_steps,
+    typical,
+)
 from flagplotd.sim.openb_csv import WHOLE, TraceNode, TracePod
-from flagplotd.sim.packing import Kinds, Nodes, pack
 
 TYPICAL_PERCENT = 95
 """The typical tasks are the most frequent kinds that make up this much of the list."""
