@@ -18,17 +18,16 @@ import msgspec
 
 from flagplot_agent.config import Config
 from flagplot_agent.keeperline import KeeperLine
-from flagplot_agent.launch.cgroup import pids_in
+from flagplot_agent.launch.account import account_of
 from flagplot_agent.launch.journal import Journal, key_of, write_durably
 from flagplot_agent.launch.output import read_as
-from flagplot_agent.launch.processes import of_attempt, table
-from flagplot_agent.launch.recipe import Account, output_paths, recipe_of
+from flagplot_agent.launch.recipe import output_paths, recipe_of
 from flagplot_agent.link import Link
 from flagplot_agent.state import AgentState, Key
-from flagplot_agent.telemetry.sampler import JobProcesses, Sampler
+from flagplot_agent.telemetry.jobs import job_processes
+from flagplot_agent.telemetry.sampler import Sampler
 from flagplot_wire import PROTOCOL_VERSION, __version__
 from flagplot_wire import agentlink as al
-from flagplot_wire.alloc import GpuPart
 from flagplot_wire.errors import Refused
 from flagplot_wire.ids import Epoch, JobNumber
 
@@ -375,36 +374,6 @@ class Agent:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def job_processes(running: dict[Key, tuple[dict[str, Any] | None, list[dict[str, Any]]]]) -> list[JobProcesses]:
-    """The processes of attempts, from what the keeper noted at their start and the GPUs they hold."""
-    found = []
-    processes = None
-    for (number, attempt), (begun, gpus) in running.items():
-        pids: set[int] = set()
-        if begun is not None and begun["group"]:
-            pids = pids_in(Path(begun["group"]))
-        elif begun is not None and begun["pids"]:
-            processes = table() if processes is None else processes
-            pids = of_attempt({int(pid) for pid in begun["pids"]}, (), -1, processes)
-        parts = [msgspec.convert(gpu, GpuPart) for gpu in gpus]
-        found.append(JobProcesses(number, attempt, sorted(pids), parts))
-    return found
-
-
-def account_of(launch: al.Launch) -> Account:
-    """Who the job runs as here: the submitter by name; an ordinary agent runs as itself."""
-    own = pwd.getpwuid(os.getuid())
-    if own.pw_uid != 0:
-        return Account(own.pw_name, own.pw_uid, own.pw_gid, own.pw_dir, own.pw_shell or "/bin/sh")
-    try:
-        found = pwd.getpwnam(launch.user)
-    except KeyError as missing:
-        raise Refused("no_user", f"user: there is no user {launch.user} on this node") from missing
-    if found.pw_uid != launch.uid:
-        raise Refused("no_user", f"user: {launch.user} has uid {found.pw_uid} here, and {launch.uid} at the controller")
-    return Account(found.pw_name, found.pw_uid, found.pw_gid, found.pw_dir, found.pw_shell or "/bin/sh")
 
 
 def _stored_epoch(folder: Path) -> int:

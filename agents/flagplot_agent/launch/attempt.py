@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import sys
 import time
 from typing import Any
 
@@ -60,6 +62,28 @@ class Running:
         if self.group.tracked is not None:
             return found | self.group.pids()
         return found | of_attempt(self.roots, self.markers, os.getpid())
+
+    def kill(self, number: signal.Signals) -> None:
+        """Send a signal to every process of it."""
+        if number == signal.SIGKILL:
+            self.group.kill()
+        for pid in self.members():
+            try:
+                os.kill(pid, number)
+            except (ProcessLookupError, PermissionError):
+                # Gone meanwhile, or became another user's (sudo): what does not die is told at the end.
+                continue
+
+    def say(self, text: str) -> None:
+        """Tell the job's owner in its standard error why it ends."""
+        if self.stderr < 0:
+            return
+        clean = "".join(letter if letter.isprintable() else "?" for letter in text)
+        line = f"flagplot: *** JOB {self.recipe['number']} ON {self.recipe['node']} {clean} ***\n"
+        try:
+            os.write(self.stderr, line.encode("utf-8", "replace"))
+        except OSError as wrong:
+            print(f"job {self.name}: cannot write to its standard error: {wrong}", file=sys.stderr)
 
     def begun(self, boot: str, pids: dict[str, int]) -> dict[str, Any]:
         """What a keeper that comes after needs to know."""

@@ -1,7 +1,7 @@
 """The keeper: a small process that parents the jobs, enforces their limits and journals their ends.
 
 It outlives the agent, which finds it again by its socket. Standard library only and a single thread, so that
-forking is safe. Messages are JSON, one object a line.
+forking is safe.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from flagplot_agent.launch.agentline import AgentLine
 from flagplot_agent.launch.attempt import Running, living
 from flagplot_agent.launch.cgroup import Group, Groups
 from flagplot_agent.launch.journal import Journal
@@ -51,8 +52,8 @@ class Keeper:
         """Ends that the disk did not take."""
         self.left_groups: list[Group] = []
         self.retry_at = 0.0
-        self.clients: dict[socket.socket, bytes] = {}
         self.selector = selectors.DefaultSelector()
+        self.line = AgentLine(self.selector)
         self.leaving = False
         self.idle_since = time.monotonic()
         wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -63,15 +64,7 @@ class Keeper:
         self.selector.register(wake_read, selectors.EVENT_READ)
         # What an earlier keeper left is taken up before anyone can ask about it.
         self.adopt()
-        self.server = socket.socket(socket.AF_UNIX)
-        path = folder / "keeper.sock"
-        path.unlink(missing_ok=True)
-        before = os.umask(0o177)
-        self.server.bind(str(path))
-        os.umask(before)
-        self.server.listen()
-        self.server.setblocking(False)
-        self.selector.register(self.server, selectors.EVENT_READ)
+        self.line.listen(folder / "keeper.sock")
 
     def run(self) -> None:
         """Work until told to leave and nothing runs any more."""
@@ -87,24 +80,19 @@ class Keeper:
 
     def idle(self) -> bool:
         """True when nobody has needed us for a while."""
-        if self.clients or self.running:
+        if self.line.clients or self.running:
             self.idle_since = time.monotonic()
         return time.monotonic() - self.idle_since > IDLE_S
 
     def turn(self) -> None:
         """Wait for something to happen and deal with it."""
         for key, _ in self.selector.select(self.pause()):
-            if key.fileobj is self.server:
-                client, _ = self.server.accept()
-                client.setblocking(False)
-                self.clients[client] = b""
-                self.selector.register(client, selectors.EVENT_READ)
-            elif key.fileobj == self.wake:
+            if key.fileobj == self.wake:
                 os.read(self.wake, 4096)
             elif key.data is not None:
                 self.advance(*key.data)
             elif isinstance(key.fileobj, socket.socket):
-                self.hear(key.fileobj)
+                self.obey(self.line.hear(key.fileobj))
         self.reap()
         self.watch_adopted()
         self.enforce()
@@ -130,18 +118,8 @@ class Keeper:
                 due.append(WATCH_S)
         return max(min(due), 0.0)
 
-    def hear(self, client: socket.socket) -> None:
-        """Read commands of the agent."""
-        try:
-            data = client.recv(1 << 20)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self.drop(client)
-            return
-        *lines, self.clients[client] = (self.clients[client] + data).split(b"\n")
+    def obey(self, lines: list[bytes]) -> None:
+        """Carry out what the agent sent."""
         for line in lines:
             try:
                 self.command(json.loads(line))
@@ -166,23 +144,7 @@ class Keeper:
                 self.leaving = True
             case "hello":
                 self.leaving = False
-                self.tell({"event": "hello", "pid": os.getpid()})
-
-    def tell(self, event: dict[str, Any]) -> None:
-        """Tell every agent connected (there is one, or none)."""
-        line = json.dumps(event).encode() + b"\n"
-        for client in list(self.clients):
-            try:
-                client.sendall(line)
-            except OSError:
-                # It reads the journal when it comes back.
-                self.drop(client)
-
-    def drop(self, client: socket.socket) -> None:
-        """Forget a connection."""
-        self.selector.unregister(client)
-        del self.clients[client]
-        client.close()
+                self.line.tell({"event": "hello", "pid": os.getpid()})
 
     def start(self, name: str, recipe: dict[str, Any]) -> None:
         """Fork every task; `advance` hears what becomes of them."""
@@ -231,30 +193,19 @@ class Keeper:
             self.journal.note_begun(one.name, begun)
         except OSError as wrong:
             print(f"job {one.name}: a keeper after this one will not find it: {wrong}", file=sys.stderr)
-        self.tell({"event": "started", "name": one.name, **begun, "started": one.started})
+        self.line.tell({"event": "started", "name": one.name, **begun, "started": one.started})
 
     def fail(self, one: Running, message: str) -> None:
         """A task could not be started: none goes on. The first failure is the one that is told."""
         if one.cause != "launch_failed":
             one.cause, one.message = "launch_failed", message
-        self.kill(one, signal.SIGKILL)
+        one.kill(signal.SIGKILL)
 
     def send(self, one: Running, name: str) -> None:
         """Send a signal by name to the whole attempt."""
         number = getattr(signal, f"SIG{name.upper().removeprefix('SIG')}", None)
         if isinstance(number, signal.Signals):
-            self.kill(one, number)
-
-    def kill(self, one: Running, number: signal.Signals) -> None:
-        """Send a signal to every process of an attempt."""
-        if number == signal.SIGKILL:
-            one.group.kill()
-        for pid in one.members():
-            try:
-                os.kill(pid, number)
-            except (ProcessLookupError, PermissionError):
-                # Gone meanwhile, or became another user's (sudo): what does not die is told at the end.
-                continue
+            one.kill(number)
 
     def stop(self, one: Running, cause: str, kill_wait_s: int, reason: str) -> None:
         """End an attempt: SIGTERM, after `kill_wait_s` SIGKILL; a second call can only shorten the wait."""
@@ -262,23 +213,12 @@ class Keeper:
         if not one.cause:
             one.cause = cause
             at = time.strftime("%Y-%m-%dT%H:%M:%S")
-            self.say(one, f"CANCELLED AT {at} DUE TO TIME LIMIT" if cause == "timeout" else f"{reason} AT {at}")
+            one.say(f"CANCELLED AT {at} DUE TO TIME LIMIT" if cause == "timeout" else f"{reason} AT {at}")
             if kill_wait_s > 0:
-                self.kill(one, signal.SIGTERM)
-                self.kill(one, signal.SIGCONT)
+                one.kill(signal.SIGTERM)
+                one.kill(signal.SIGCONT)
         wanted = now + kill_wait_s
         one.kill_at = wanted if one.kill_at is None else min(one.kill_at, wanted)
-
-    def say(self, one: Running, text: str) -> None:
-        """Tell the job's owner in its standard error why it ends."""
-        if one.stderr < 0:
-            return
-        clean = "".join(letter if letter.isprintable() else "?" for letter in text)
-        line = f"flagplot: *** JOB {one.recipe['number']} ON {one.recipe['node']} {clean} ***\n"
-        try:
-            os.write(one.stderr, line.encode("utf-8", "replace"))
-        except OSError as wrong:
-            print(f"job {one.name}: cannot write to its standard error: {wrong}", file=sys.stderr)
 
     def reap(self) -> None:
         """Take the ends of children; orphans that came to us are reaped too."""
@@ -309,7 +249,7 @@ class Keeper:
         if one.exit_code is None or (one.exit_code == 0 and code != 0 and one.cause != "stopped"):
             one.exit_code, one.signal = code, number
         if code != 0 and one.pids and one.kill_at is None:
-            self.kill(one, signal.SIGTERM)
+            one.kill(signal.SIGTERM)
             one.kill_at = time.monotonic() + one.recipe["kill_wait_s"]
 
     def enforce(self) -> None:
@@ -317,7 +257,7 @@ class Keeper:
         now = time.monotonic()
         for one in list(self.running.values()):
             if one.kill_at is not None and now >= one.kill_at:
-                self.kill(one, signal.SIGKILL)
+                one.kill(signal.SIGKILL)
                 one.kill_at = now + 1.0
             elif one.deadline_s and not one.cause and now >= one.began + one.deadline_s:
                 self.stop(one, "timeout", one.recipe["kill_wait_s"], "")
@@ -342,7 +282,7 @@ class Keeper:
                 one.message = f"{one.message + '; ' if one.message else ''}could not kill its processes {pids}"
                 self.finish(one)
                 continue
-            self.kill(one, signal.SIGKILL)
+            one.kill(signal.SIGKILL)
             one.settle_at = now + one.settle_wait
             one.settle_wait = min(one.settle_wait * 2, 0.5)
 
@@ -353,7 +293,7 @@ class Keeper:
             limit = one.recipe["memory_mib"]
             one.cause = "oom"
             one.message = f"out of memory: its limit of {limit} MiB was reached, the kernel killed {killed} process(es)"
-            self.say(one, f"OUT OF MEMORY: ITS LIMIT OF {limit} MiB WAS REACHED")
+            one.say(f"OUT OF MEMORY: ITS LIMIT OF {limit} MiB WAS REACHED")
         if one.stderr >= 0:
             os.close(one.stderr)
         if not one.group.remove():
@@ -371,7 +311,7 @@ class Keeper:
             self.retry_at = time.monotonic() + RETRY_S
             return
         self.unwritten.pop(name, None)
-        self.tell({"event": "ended", "name": name})
+        self.line.tell({"event": "ended", "name": name})
 
     def try_again(self) -> None:
         """Ends that could not be written, groups that could not be removed."""

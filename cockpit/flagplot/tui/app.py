@@ -20,6 +20,7 @@ from flagplot.client.mirror import Mirror
 from flagplot.tui import commands
 from flagplot.tui.main_view import MainView
 from flagplot.tui.registry import VIEWS, ViewEntry
+from flagplot.tui.screens.base import BaseScreen
 from flagplot.tui.screens.confirm import TooSmall
 from flagplot.tui.services import Services
 from flagplot.tui.widgets.hints import Hints
@@ -174,6 +175,10 @@ class FlagplotApp(Services):
 
     # life
 
+    def get_default_screen(self) -> BaseScreen:
+        """The screen under all dialogs."""
+        return BaseScreen(id="_default")
+
     def compose(self) -> ComposeResult:
         """The frame."""
         yield TopLine()
@@ -251,6 +256,15 @@ class FlagplotApp(Services):
             self.pop_screen()
 
     # keys
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Unbind what would do nothing here: a filter without a list, a next field where there is but one."""
+        if action == "filter":
+            view = self.active_view
+            return view is not None and view.can_filter
+        if action in ("focus_next", "focus_previous"):
+            return len(self.screen.focus_chain) > 1
+        return super().check_action(action, parameters)
 
     def action_view(self, name: str) -> None:
         """Show a main view."""
@@ -336,7 +350,12 @@ class FlagplotApp(Services):
         self.show_now()
 
     def action_interrupt(self) -> None:
-        """Copy what is selected in a form, else close the form, else quit."""
+        """Copy what is selected, else close the form, else quit."""
+        if marked := self.screen.get_selected_text():
+            self.copy_to_clipboard(marked)
+            self.screen.clear_selection()
+            self.say("Copied")
+            return
         if len(self.screen_stack) == 1:
             self.exit(0)
             return

@@ -20,8 +20,11 @@ from flagplot_wire.text import counted
 if TYPE_CHECKING:
     from flagplot.tui.app import FlagplotApp
 
+JOB_TABS = {"why": "why", "logs": "output", "script": "script"}
+"""Commands that open a job's page on one of its tabs."""
 NAMES = (
     "job",
+    *JOB_TABS,
     "node",
     "submit",
     "cancel",
@@ -77,9 +80,9 @@ def _run(app: FlagplotApp, name: str, rest: list[str]) -> None:
         app.action_view(name)
         if rest and (view := app.active_view) is not None and view.can_filter:
             app.call_after_refresh(view.filter_changed, " ".join(rest))
-    elif name == "job":
-        wanted = find_job(app.mirror, _one(rest, ":job 41"))
-        app.open_job(wanted.number if wanted else parse_job_ref(rest[0]).number)
+    elif name == "job" or name in JOB_TABS:
+        wanted = find_job(app.mirror, _one(rest, f":{name} 41"))
+        app.open_job(wanted.number if wanted else parse_job_ref(rest[0]).number, JOB_TABS.get(name, ""))
     elif name == "submit":
         open_submit(app)
     elif name in ("cancel", "hold", "release", "requeue"):
@@ -101,7 +104,11 @@ def _run(app: FlagplotApp, name: str, rest: list[str]) -> None:
     elif name == "quit":
         app.exit(0)
     else:
-        raise Refused("usage", f"There is no command :{name}", "Known: " + " ".join(completions(app)[:18]))
+        raise Refused(
+            "usage",
+            f"There is no command :{name}",
+            "Known: " + " ".join([*(entry.name for entry in app.views), *NAMES]),
+        )
 
 
 def _nodes(app: FlagplotApp, hosts: str) -> list[str]:

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from textual.pilot import Pilot
-from textual.widgets import Input
+from textual.selection import SELECT_ALL
+from textual.widgets import Input, Static
 
 from flagplot.tui.app import FlagplotApp
 from flagplot.tui.screens.confirm import ConfirmDialog, Popup
@@ -124,6 +126,58 @@ async def test_output_is_polled_only_while_shown() -> None:
         asked = len(channel.asked)
         await pilot.pause(1.3)
         assert len(channel.asked) == asked
+
+
+async def test_matches_go_round() -> None:
+    app, channel = make()
+    channel.output = b"".join(b"%d %s\n" % (line, b"found" if line in (3, 50, 150) else b"-") for line in range(200))
+    async with app.run_test(size=(100, 30)) as pilot:
+        view = await open_page(app, pilot, 41, "output")
+        await until(pilot, lambda: "199 -" in view.log.plain)
+        await pilot.press("slash", *"found", "enter")
+        seen = [view.log._rows[view.log._top]]
+        for key in "nnnNN":
+            await pilot.press(key)
+            seen.append(view.log._rows[view.log._top])
+        assert [line.split()[0] for line in seen] == ["150", "3", "50", "150", "50", "3"]
+
+
+async def test_lines_move_sideways_only_while_they_do_not_wrap() -> None:
+    app, _ = make()
+    async with app.run_test(size=(100, 30)) as pilot:
+        view = await open_page(app, pilot, 41, "output")
+        await until(pilot, lambda: "step 199" in view.log.plain)
+        assert "right" not in app.screen.active_bindings
+        await pilot.press("right", "w", "right")
+        assert view.log._left == 16
+        assert "not wrapped" in str(view.query_one("#log-state", Static).render())
+
+
+@pytest.mark.parametrize(
+    ("command", "tab"), [("why", "why"), ("logs", "output"), ("script", "script"), ("job", "detail")]
+)
+async def test_commands_open_the_tabs(command: str, tab: str) -> None:
+    app, _ = make()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.trail)
+        await pilot.press("colon", *command, "space", *"61", "enter")
+        await until(pilot, lambda: isinstance(app.active_view, JobView))
+        view = app.active_view
+        assert isinstance(view, JobView) and (view.number, view.tab) == (61, tab)
+
+
+async def test_interrupt_copies_what_the_mouse_has_selected() -> None:
+    app, _ = make()
+    async with app.run_test(size=(100, 30)) as pilot:
+        view = await open_page(app, pilot, 41, "script")
+        await until(pilot, lambda: "train.py" in pane(view, "script"))
+        assert "super+c" not in app.screen.active_bindings
+        app.screen.selections = {view.query_one("#script", TextPane).query_one(Static): SELECT_ALL}
+        assert "super+c" in app.screen.active_bindings
+        await pilot.press("ctrl+c")
+        assert app.is_running and "srun python train.py" in app.clipboard
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: not app.is_running)
 
 
 async def test_output_search_streams_and_truncation() -> None:

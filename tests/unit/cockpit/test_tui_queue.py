@@ -293,6 +293,21 @@ async def test_hostile_names_in_every_size(size: tuple[int, int]) -> None:
         assert "[@click=app.quit]here[/]" in screen_text(app)
 
 
+async def test_keys_without_effect_are_not_bound() -> None:
+    app, _ = make()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await ready(app, pilot)
+        assert {"tab", "shift+tab"}.isdisjoint(app.screen.active_bindings)
+        await pilot.press("2")
+        await until(pilot, lambda: app.trail == ["nodes"])
+        assert {"plus", "minus", "0", "b"} <= set(app.screen.active_bindings)
+        await pilot.press("t")
+        assert {"plus", "minus", "0", "b"}.isdisjoint(app.screen.active_bindings)
+        await pilot.press("enter")
+        await until(pilot, lambda: len(app.trail) == 2)
+        assert "slash" not in app.screen.active_bindings and "tab" in app.screen.active_bindings
+
+
 async def test_quit_keys() -> None:
     for key in ("q", "ctrl+q", "ctrl+c"):
         app, _ = make()

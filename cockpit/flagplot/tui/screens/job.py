@@ -291,6 +291,8 @@ class JobView(MainView):
         line.append(
             "following " if log.following else "paused (f follows) ", role("good" if log.following else "warning")
         )
+        if not log.wrapping:
+            line.append("not wrapped (← →) ", role("dim"))
         if log.search:
             line.append(f"/{clean(log.search)} (n next) ", role("match"))
         if log.binary:

@@ -49,7 +49,6 @@ class NodesView(SortedView[NodeSpec]):
         Binding("plus,equals_sign", "zoom(1)", "Zoom", tooltip="Larger cells"),
         Binding("minus", "zoom(-1)", "Smaller cells", show=False),
         Binding("b", "group", "Group", tooltip="Group by switch, partition, GPU type, not at all"),
-        Binding("space", "mark_hint", "Mark"),
         Binding("0", "zoom_fit", "Cells that fit", show=False),
         Binding("o", "sort_next", "Sort"),
         Binding("r", "reverse", "Reverse", show=False),
@@ -173,6 +172,12 @@ class NodesView(SortedView[NodeSpec]):
             return [self.cockpit.fleet.name(key) for key in self.table.chosen()]
         return self.map.chosen()
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Cells and groups are the map's."""
+        if action in ("zoom", "zoom_fit", "group") and self.as_table:
+            return False
+        return super().check_action(action, parameters)
+
     # keys
 
     def on_fleet_map_opened(self) -> None:
@@ -219,9 +224,6 @@ class NodesView(SortedView[NodeSpec]):
         """The next grouping."""
         at = GROUPINGS.index(self.spec.group)
         self.choose(replace(self.spec, group=GROUPINGS[(at + 1) % len(GROUPINGS)]))
-
-    def action_mark_hint(self) -> None:
-        """Marks are made by the map and the table themselves."""
 
     def action_drain(self) -> None:
         """Ask for the reason, then drain."""

@@ -24,7 +24,7 @@ class PickFile(ModalScreen[str]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss", "Close"),
-        Binding("backspace,left", "up", "Folder above"),
+        Binding("backspace,left", "up", "Folder above", priority=True),
     ]
 
     def __init__(self, start: Path) -> None:

@@ -93,6 +93,8 @@ class LogView(Widget, can_focus=True):
         self._lines: list[str] = []
         self._rows: list[str] = []
         self._top = self._left = 0
+        self._match = -1
+        """The row of the match gone to last."""
 
     # content
 
@@ -286,19 +288,22 @@ class LogView(Widget, can_focus=True):
         self.post_message(self.Changed())
 
     def action_match(self, step: int, from_end: bool = False) -> None:
-        """Go to the next or previous match."""
-        wanted = self.search.lower()
-        start = len(self._rows) if from_end else self._top
-        at = start + step
-        while 0 <= at < len(self._rows):
+        """Go to the next or previous match, round and round."""
+        wanted, total = self.search.lower(), len(self._rows)
+        here = self._match if self._top <= self._match < self._top + self.size.height else self._top
+        start = total if from_end else here
+        for away in range(1, total + 1):
+            at = (start + step * away) % total
             if wanted in self._rows[at].lower():
                 self.following = False
+                self._match = at
                 self._scroll(at)
                 return
-            at += step
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """`n` is the next match only while something is searched."""
+        """`n` is the next match only while something is searched; lines that wrap have nothing at their side."""
+        if action == "sideways":
+            return not self.wrapping
         return action != "match" or bool(self.search)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:

@@ -51,6 +51,14 @@ class TextPane(VerticalScroll, can_focus=True):
             else "\n".join(f"{label} {text}".strip() for label, text, _ in cast("Sequence[Line]", self._shown or ()))
         )
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Scrolling keys work while there is more than fits."""
+        if action in ("scroll_left", "scroll_right", "page_left", "page_right"):
+            return self.allow_horizontal_scroll
+        if action.startswith(("scroll_", "page_")):
+            return self.allow_vertical_scroll
+        return super().check_action(action, parameters)
+
     def show_lines(self, lines: Sequence[Line]) -> None:
         """Show labelled lines."""
         lines = tuple(lines)

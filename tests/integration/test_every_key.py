@@ -1,0 +1,192 @@
+"""Every key that the hints and the help of a view or a dialog name does something, on the sample cluster.
+
+Each key is pressed in a cockpit of its own, which stands where the key has something to do. What counts is
+what a person could tell: the screen, what has the keyboard, what was asked of the controller, whether it ended.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from textual.app import App
+from textual.binding import Binding
+from textual.pilot import Pilot
+from textual.widgets import Input, TextArea
+
+from flagplot.tui.app import FlagplotApp
+from flagplot.tui.screens.help import help_rows
+from flagplot_wire import requests
+
+HERE = Path(__file__).resolve().parent
+BACKGROUND = (requests.Explain, requests.ReadOutput, requests.GetScript, requests.GetEvents, requests.Estimate)
+"""What a page asks by itself."""
+
+
+def _sample() -> ModuleType:
+    if "sample_cluster" not in sys.modules:
+        path = HERE.parent / "unit" / "cockpit" / "sample_cluster.py"
+        spec = importlib.util.spec_from_file_location("sample_cluster", path)
+        assert spec and spec.loader
+        sys.modules["sample_cluster"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules["sample_cluster"])
+    return sys.modules["sample_cluster"]
+
+
+sample = _sample()
+
+
+@dataclass(frozen=True)
+class Place:
+    """A view or dialog: the keys that lead there, and what some of its keys need first.
+
+    `idle` are keys that rightly do nothing here, such as the one that leads to where one is already.
+    """
+
+    keys: tuple[str, ...] = ()
+    first: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    idle: frozenset[str] = frozenset()
+
+
+DOWN = dict.fromkeys(("up", "k", "home", "g", "pageup", "ctrl+u", "ctrl+b"), ("down", "down"))
+"""Ways up, which need to be below the top."""
+COMMAND = (*("shift+tab",) * 6, *"true")
+"""From the first field of the submit form to its command."""
+SENDING = dict.fromkeys(("f2", "ctrl+s", "f5", "ctrl+enter"), COMMAND)
+PLACES: dict[str, Place] = {
+    "queue": Place(("down", "down"), {"escape": ("space",)}, frozenset({"1", "ctrl+r"})),
+    "nodes": Place(("2", "down", "right"), {"0": ("minus",)}),
+    "nodes-table": Place(("2", "t", "down", "down")),
+    "gpus": Place(("3", "down", "down")),
+    "timeline": Place(("4", "down", "down"), {"0": ("right",)}),
+    "events": Place(("5", "down", "down")),
+    "job-detail": Place(("enter",), DOWN, frozenset({"d", "ctrl+r"})),
+    "job-why": Place(("p",), DOWN, frozenset({"p"})),
+    "job-output": Place(
+        ("l", "k", "k"),
+        {"right": ("w",), "left": ("w", "right"), "n": ("slash", *"loss", "enter"), "N": ("slash", *"loss", "enter")},
+        frozenset({"l"}),
+    ),
+    "job-script": Place(("y",), DOWN, frozenset({"y"})),
+    "job-usage": Place(("enter", "s"), DOWN, frozenset({"s"})),
+    "node-jobs": Place(("2", "slash", *"gpu04", "enter", "enter", "down"), {}, frozenset({"ctrl+r"})),
+    "node-text": Place(("2", "enter", "tab"), DOWN),
+    "submit": Place(("n",), {**SENDING, "f8": (*"name",)}),
+    "edit": Place(("e",)),
+    "confirm": Place(("ctrl+d",)),
+    "failure": Place(("colon", *"job 999", "enter")),
+    "help": Place(("question_mark",), DOWN),
+    "command-log": Place(("h", "at")),
+    "drain": Place(("2", "D")),
+    "command": Place(("colon",), {"up": (*"log", "enter", "escape", "colon"), "tab": (*"dr",)}),
+    "filter": Place(("slash",), {}, frozenset({"up", "tab"})),
+    "pick-file": Place(("n", "f3")),
+}
+EVERYWHERE = ("queue", "job-detail", "node-jobs")
+"""Where the app's own keys are pressed too; they are the same in every view."""
+
+
+@pytest.fixture(autouse=True)
+def fixed_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("NO_COLOR", "FLAGPLOT_CONFINED"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    work = tmp_path / "above" / "work"
+    work.mkdir(parents=True)
+    for number in range(3):
+        (work / f"train{number}.sh").write_text("#!/bin/sh\ntrue\n")
+    monkeypatch.chdir(work)
+
+
+class Visit:
+    """A cockpit at a place."""
+
+    def __init__(self, app: FlagplotApp, pilot: Pilot[int], channel: object) -> None:
+        self.app, self.pilot, self.channel = app, pilot, channel
+
+    async def settle(self) -> None:
+        """Wait until nothing is left to load or draw."""
+        for _ in range(100):
+            await self.pilot.pause()
+            if not any(worker.is_running for worker in self.app.workers) and self.app.active_view is not None:
+                break
+        for kind in (Input, TextArea):
+            for box in self.app.screen.query(kind):
+                box.cursor_blink = False
+        if self.app.is_running:
+            self.app.show_now()
+            await self.pilot.pause()
+
+    async def press(self, *keys: str) -> None:
+        await self.settle()
+        for key in keys:
+            await self.pilot.press(key)
+            if len(key) > 1 or key.isdigit():
+                await self.settle()
+        await self.settle()
+
+    def seen(self) -> object:
+        """All that a person could tell."""
+        app = self.app
+        lines = [
+            [(segment.text, str(segment.style)) for segment in strip]
+            for strip in app.screen._compositor.render_strips()[: app.size.height]
+        ]
+        asked = [one for one in self.channel.asked if not isinstance(one, BACKGROUND)]  # type: ignore[attr-defined]
+        screens = [type(one).__name__ for one in app.screen_stack]
+        return lines, screens, id(app.focused), asked, len(app._notifications), app._exit, app.clipboard
+
+
+def keys_here(app: App[int], everywhere: bool) -> list[str]:
+    """The keys that help lists here; where there is none (dialogs, the prompt) those that we bind ourselves."""
+    if len(app.screen_stack) > 1 or isinstance(app.focused, Input):
+        start = app.focused or app.screen
+        within = [node for node in start.ancestors_with_self if node is not app]
+        return sorted({key for node in within for kind in type(node).__mro__ for key in keys_of(kind)})
+    bindings = app.screen.active_bindings
+    return [key for key, one in bindings.items() if help_rows([one]) and (everywhere or one.node is not app)]
+
+
+def keys_of(kind: type) -> set[str]:
+    """The keys that a class of ours binds itself."""
+    own = kind.__dict__.get("BINDINGS", ()) if kind.__module__.startswith("flagplot.") else ()
+    return {key.strip() for binding in own if isinstance(binding, Binding) for key in binding.key.split(",")}
+
+
+@asynccontextmanager
+async def visiting(place: Place, key: str = "") -> AsyncIterator[Visit]:
+    """A cockpit that stands at a place, where `key` has something to do."""
+    mirror = sample.sample_mirror()
+    calls, channel = sample.sample_calls(mirror)
+    app = FlagplotApp(mirror=mirror, calls=calls, clock=lambda: int(sample.NOW), theme="dark")
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.animation_level = "none"
+        visit = Visit(app, pilot, channel)
+        await visit.press(*place.keys, *place.first.get(key, ()))
+        yield visit
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PLACES)
+async def test_every_key_does_something(name: str) -> None:
+    place = PLACES[name]
+    async with visiting(place) as visit:
+        keys = keys_here(visit.app, everywhere=name in EVERYWHERE)
+        before = visit.seen()
+        await visit.settle()
+        assert visit.seen() == before, "the screen does not stand still"
+    assert keys
+    dead = []
+    for key in keys:
+        async with visiting(place, key) as visit:
+            before = visit.seen()
+            await visit.press(key)
+            if visit.seen() == before:
+                dead.append(key)
+    assert sorted(dead) == sorted(place.idle)
