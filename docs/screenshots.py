@@ -43,7 +43,7 @@ README = ("queue", "job", "nodes", "node", "gpus", "timeline", "submit")
 
 def sample_cluster() -> ModuleType:
     """The cluster of the tests: 12 nodes, 96 GPUs, some 40 jobs."""
-    path = HERE.parent / "tests" / "unit" / "cockpit" / "sample_cluster.py"
+    path = HERE.parent / "tests" / "support" / "sample_cluster.py"
     spec = importlib.util.spec_from_file_location("sample_cluster", path)
     if spec is None or spec.loader is None:
         raise SystemExit(f"{path} cannot be loaded")

@@ -38,13 +38,6 @@ async def controller() -> AsyncIterator[Controller]:
 
 
 @pytest.fixture
-async def client(controller: Controller) -> AsyncIterator[Client]:
-    made = await Client.local(controller.server.folder)
-    yield made
-    await made.close()
-
-
-@pytest.fixture
 async def agent(controller: Controller) -> AsyncIterator[FakeAgent]:
     made = await FakeAgent("n1").connect(controller.server.port, controller.server.folder)
     yield made

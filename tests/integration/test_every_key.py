@@ -6,15 +6,13 @@ what a person could tell: the screen, what has the keyboard, what was asked of t
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from support import sample_cluster as sample
 from textual.app import App
 from textual.binding import Binding
 from textual.pilot import Pilot
@@ -27,19 +25,6 @@ from flagplot_wire import requests
 HERE = Path(__file__).resolve().parent
 BACKGROUND = (requests.Explain, requests.ReadOutput, requests.GetScript, requests.GetEvents, requests.Estimate)
 """What a page asks by itself."""
-
-
-def _sample() -> ModuleType:
-    if "sample_cluster" not in sys.modules:
-        path = HERE.parent / "unit" / "cockpit" / "sample_cluster.py"
-        spec = importlib.util.spec_from_file_location("sample_cluster", path)
-        assert spec and spec.loader
-        sys.modules["sample_cluster"] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules["sample_cluster"])
-    return sys.modules["sample_cluster"]
-
-
-sample = _sample()
 
 
 @dataclass(frozen=True)

@@ -33,13 +33,6 @@ async def controller() -> AsyncIterator[Controller]:
     shutil.rmtree(folder)
 
 
-@pytest.fixture
-async def client(controller: Controller) -> AsyncIterator[Client]:
-    made = await Client.local(controller.server.folder)
-    yield made
-    await made.close()
-
-
 async def test_priorities_highest_first(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = (await client.submit(spec("plain"))).number
     nice = (await client.submit(spec("nice", nice=300))).number

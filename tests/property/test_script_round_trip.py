@@ -7,8 +7,9 @@ from typing import Any
 
 from hypothesis import assume, given
 from hypothesis import strategies as some
+from support.command_line import to_command_line
 
-from flagplot.script.build import build, check_request, parse_arguments, parse_script, to_command_line
+from flagplot.script.build import build, check_request, parse_arguments, parse_script
 from flagplot_wire.errors import Refused
 from flagplot_wire.job import (
     ArraySpec,

@@ -7,18 +7,16 @@ The expected screens lie in `expected/SIZE/NAME.txt`. After a change that is mea
 from __future__ import annotations
 
 import difflib
-import importlib.util
 import os
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from rich.style import Style
+from support import sample_cluster as sample
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
@@ -31,19 +29,6 @@ HERE = Path(__file__).resolve().parent
 EXPECTED = HERE / "expected"
 UPDATE = os.environ.get("FLAGPLOT_UPDATE_SNAPSHOTS") == "1"
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-
-
-def _sample() -> ModuleType:
-    if "sample_cluster" not in sys.modules:
-        path = HERE.parent / "unit" / "cockpit" / "sample_cluster.py"
-        spec = importlib.util.spec_from_file_location("sample_cluster", path)
-        assert spec and spec.loader
-        sys.modules["sample_cluster"] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules["sample_cluster"])
-    return sys.modules["sample_cluster"]
-
-
-sample = _sample()
 
 
 def full() -> Mirror:

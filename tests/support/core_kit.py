@@ -6,7 +6,7 @@ from typing import Any
 
 from flagplot_wire.agentlink import Attempt, AttemptEnd
 from flagplot_wire.alloc import Allocation, GpuPart, NodeAlloc
-from flagplot_wire.events import Body
+from flagplot_wire.events import Body, Event
 from flagplot_wire.ids import Epoch, JobNumber
 from flagplot_wire.job import ArraySpec, Job, JobSpec, Request
 from flagplot_wire.node import Gpu, Inventory, Partition
@@ -18,6 +18,7 @@ from flagplotd.core.apply import apply
 from flagplotd.core.orders import Outcome
 from flagplotd.core.state import Settings, State, Who
 from flagplotd.core.step import step
+from flagplotd.store import Batch
 
 ALICE = Who("alice", 1001, 1001)
 BOB = Who("bob", 1002, 1002)
@@ -42,6 +43,16 @@ def part(
 def alloc(*parts: NodeAlloc) -> Allocation:
     """An allocation; without parts CPU 0 of n1."""
     return Allocation(parts or (part(),))
+
+
+def happen(state: State, *bodies: Body) -> Batch:
+    """Apply events to a state; what the store is to write of them."""
+    batch = Batch()
+    for body in bodies:
+        apply(state, body)
+        state.seq += 1
+        batch.add(Event(state.seq, 100, body), state.jobs)
+    return batch
 
 
 class Driver:

@@ -21,7 +21,7 @@ class Directive:
 
 
 def check_script(script: str | bytes, name: str) -> str:
-    """The script as text; refuses what could not run: empty, no `#!`, DOS line breaks, NUL, too large."""
+    """The script as text; refuses what could not run: empty, no `#!`, DOS line breaks, NUL, not UTF-8, too large."""
     data = script.encode("utf-8", "surrogateescape") if isinstance(script, str) else script
     if len(data) > MAX_SCRIPT:
         raise Refused("bad_script", f"{name} has {len(data)} bytes: a script may have at most {MAX_SCRIPT}")
@@ -42,7 +42,15 @@ def check_script(script: str | bytes, name: str) -> str:
         raise Refused(
             "bad_script", f"{name} line {line} has a DOS line break (CR LF)", f"convert it: sed -i 's/\\r$//' {name}"
         )
-    return data.decode("utf-8", "surrogateescape")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as wrong:
+        line = data[: wrong.start].count(b"\n") + 1
+        raise Refused(
+            "bad_script",
+            f"{name} line {line} is not UTF-8 (byte 0x{data[wrong.start]:02x})",
+            f"convert it: iconv -f latin1 -t utf-8 {name}",
+        ) from wrong
 
 
 def directives(text: str, name: str) -> tuple[list[Directive], list[int]]:

@@ -37,7 +37,7 @@ class Settings(Struct, frozen=True):
     keep_ended_s: int = 86_400
     keep_ended: int = 10_000
     enforce: Literal["off", "limits", "associations"] = "limits"
-    """`limits`: an unknown account or user works without limits; `associations`: it is refused; `off`: no limits."""
+    """`limits`: users in no account work without limits; `associations`: they are refused; `off`: no limits."""
     refuse_impossible: bool = True
     """Refuse a job that a limit makes impossible; else it waits with that reason."""
     usage_half_life_s: int = 7 * 86_400

@@ -7,10 +7,10 @@ from dataclasses import replace
 import msgspec
 import numpy as np
 
-from flagplot_wire.errors import Refused
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Forecast, Job, JobSpec, Reason, Status, Why
 from flagplot_wire.node import Gpu, Node
+from flagplot_wire.text import counted
 from flagplot_wire.units import format_limit, format_memory
 from flagplotd.core.state import State, Who
 from flagplotd.sched.plan import Policy, plan
@@ -63,15 +63,21 @@ def _variants(shape: Shape) -> list[tuple[str, Shape]]:
     if len(shape.gpus) == 1:
         word, count = shape.gpus[0]
         for fewer in range(count - 1, 0, -1):
-            found.append((f"starts now with {fewer} GPUs instead of {count}", replace(shape, gpus=((word, fewer),))))
+            found.append(
+                (f"starts now with {counted(fewer, 'GPU')} instead of {count}", replace(shape, gpus=((word, fewer),)))
+            )
         if word:
             found.append((f"starts now with any type of GPU instead of {word}", replace(shape, gpus=(("", count),))))
     if shape.shards > 1:
         for fewer in range(shape.shards - 1, 0, -1):
-            found.append((f"starts now with {fewer} shards instead of {shape.shards}", replace(shape, shards=fewer)))
+            found.append(
+                (f"starts now with {counted(fewer, 'shard')} instead of {shape.shards}", replace(shape, shards=fewer))
+            )
     if shape.least > 1:
         half = shape.least // 2
-        found.append((f"starts now on {half} nodes instead of {shape.least}", replace(shape, least=half, most=half)))
+        found.append(
+            (f"starts now on {counted(half, 'node')} instead of {shape.least}", replace(shape, least=half, most=half))
+        )
     for limit in (shape.limit // 2, 3_600, 600):
         if 60 <= limit < shape.limit:
             text = format_limit(limit // 60 * 60)
@@ -195,12 +201,6 @@ def _shares(gpu: Gpu, shape: Shape) -> bool:
     if shape.share_type and gpu.type != shape.share_type:
         return False
     return shape.shards <= gpu.shards if shape.shards else shape.vram <= (gpu.vram_mib or 0)
-
-
-def check_fits(state: State, spec: JobSpec) -> None:
-    """Raise `Refused` where `never_fits` has a sentence."""
-    if sentence := never_fits(state, spec):
-        raise Refused("never_fits", sentence)
 
 
 def in_words(forecast: Forecast, now: int) -> str:

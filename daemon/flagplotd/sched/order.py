@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flagplot_wire.job import Job
-from flagplot_wire.node import Partition
 from flagplotd.sched.plan import Policy
 from flagplotd.sched.priority import Inputs, priorities
-
-_ALONE = Inputs()
 
 
 def positions(jobs: Sequence[Job], given: Inputs, policy: Policy, now: int) -> list[int]:
@@ -28,12 +25,3 @@ def positions(jobs: Sequence[Job], given: Inputs, policy: Policy, now: int) -> l
         )
     ).tolist()
     return found
-
-
-def key(
-    job: Job, partition: Partition | None, policy: Policy, now: int, given: Inputs = _ALONE
-) -> tuple[bool, int, int, int, int]:
-    """One job's sort key, which orders as `positions` does. Without `given`, age and nice alone make the priority."""
-    tier = partition.priority_tier if partition else 1
-    value = priorities((job,), given, policy, now)[0]
-    return (not job.spec.reservation, -tier, -value, job.status.submit_time, job.number)

@@ -9,6 +9,7 @@ from msgspec import Struct
 from flagplot_wire.alloc import Allocation
 from flagplot_wire.indices import first_indices
 from flagplot_wire.job import Forecast, Reason, Why
+from flagplot_wire.text import counted
 from flagplotd.core.stimuli import Start
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def _forecasts(
 ) -> list[Forecast]:
     found: list[Forecast] = []
     blocked: dict[str, list[Any]] = {}
-    outside = _able(snapshot, snapshot.s_mask)
+    outside = _able(snapshot, snapshot.s_mask) if any(snapshot.closed) else able
     for row, waiting in enumerate(snapshot.waiting):
         if int(j_started[row]) >= waiting.count:
             continue
@@ -179,7 +180,13 @@ def _forecasts(
             reasons.append(Reason(Why.RESOURCES, "what it asks for is in use"))
         if front:
             ahead = tuple(front[:10])
-            reasons.append(Reason(Why.PRIORITY, f"{len(front)} jobs are in front of it", ahead))
+            reasons.append(
+                Reason(
+                    Why.PRIORITY,
+                    f"{counted(len(front), 'job')} {'is' if len(front) == 1 else 'are'} in front of it",
+                    ahead,
+                )
+            )
         start = int(j_start[row])
         where = (snapshot.nodes[int(reserved_on[row])].name,) if reserved_on[row] >= 0 else ()
         if not reasons:

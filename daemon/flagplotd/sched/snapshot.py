@@ -37,7 +37,8 @@ class Waiting:
 @dataclass(slots=True)
 class Snapshot:
     """Everything a cycle needs, apart from the state. By shape, `s_mask` is the row of `allowed` and `s_open` the one
-    that leaves out the reservations of `closed`, which stand in the way for now. Arrays as `flagplotd.sched.kernels` names them."""
+    that leaves out the reservations of `closed`, which stand in the way for now. Arrays as `flagplotd.sched.kernels`
+    names them."""
 
     now: int
     nodes: list[Node]
@@ -45,7 +46,6 @@ class Snapshot:
     waiting: list[Waiting]
     idle_forecasts: list[Forecast]
     shapes: list[Shape]
-    masks: dict[tuple[object, ...], int]
     types: dict[str, int]
     need: Ints
     kinds: Ints
@@ -90,36 +90,18 @@ def take(state: State, now: int, default_time_s: int = 3_600, extra: Job | None 
         waiting.append(extra)
     shapes: dict[tuple[object, ...], int] = {}
     shape_list: list[Shape] = []
-    masks: dict[tuple[object, ...], int] = {}
-    mask_rows: list[Bytes] = []
+    places = _Places(state, nodes, sharing)
     s_mask: list[int] = []
     s_open: list[int] = []
     closed_by: list[frozenset[str]] = []
     rows: list[Waiting] = []
     for job in waiting:
-        request = job.spec.request
-        partition = job.spec.partition
-        closed = sharing.closed(job)
-        key = (request, partition, job.spec.reservation, closed)
+        request, closed = job.spec.request, sharing.closed(job)
+        key = (request, job.spec.partition, job.spec.reservation, closed)
         index = shapes.get(key)
         if index is None:
-            for without in (frozenset[str](), closed):
-                where = (
-                    partition,
-                    request.nodelist,
-                    request.exclude,
-                    request.constraint,
-                    job.spec.reservation,
-                    without,
-                )
-                if where not in masks:
-                    masks[where] = len(mask_rows)
-                    row = _mask(state, nodes, partition, request.nodelist, request.exclude, request.constraint)
-                    if without or job.spec.reservation:
-                        row &= np.array([sharing.open_to(job, node.name, without) for node in nodes], np.uint8)
-                    mask_rows.append(row)
-                places = s_open if len(s_open) == len(s_mask) else s_mask
-                places.append(masks[where])
+            s_open.append(places.row(job, frozenset()))
+            s_mask.append(places.row(job, closed))
             closed_by.append(closed)
             index = shapes[key] = len(shape_list)
             shape_list.append(shape_of(request, FOREVER))
@@ -128,9 +110,9 @@ def take(state: State, now: int, default_time_s: int = 3_600, extra: Job | None 
     ends = _ends(state, nodes, now, default_time_s, arrays.width)
     return Snapshot(
         now=now, nodes=nodes, free_cpus=arrays.free_cpus, waiting=rows, idle_forecasts=idle, shapes=shape_list,
-        masks=masks, types=arrays.types, need=need, kinds=kinds, counts=counts,
+        types=arrays.types, need=need, kinds=kinds, counts=counts,
         s_mask=np.array(s_mask, np.int64), s_open=np.array(s_open, np.int64), closed=closed_by,
-        allowed=np.array(mask_rows or [np.ones(len(nodes), np.uint8)], np.uint8).reshape(-1, len(nodes)),
+        allowed=places.allowed(),
         up=arrays.up, n_cpu=arrays.n_cpu, n_mem=arrays.n_mem, n_gpus=arrays.n_gpus, n_switch=arrays.n_switch,
         switches=arrays.switches, cpu=arrays.cpu, mem=arrays.mem, gfree=arrays.gfree, jobs=arrays.jobs,
         g_of=arrays.g_of, g_ok=arrays.g_ok, g_type=arrays.g_type, g_vram=arrays.g_vram,
@@ -251,22 +233,37 @@ def _starts_allowed(job: Job) -> int:
     return min(left, limit - job.status.elements_running) if limit else left
 
 
-def _mask(
-    state: State,
-    nodes: list[Node],
-    partition: str,
-    wanted: tuple[str, ...],
-    excluded: tuple[str, ...],
-    features_wanted: str,
-) -> Bytes:
-    part = state.partitions.get(partition)
-    row = np.zeros(len(nodes), np.uint8)
-    for index, node in enumerate(nodes):
-        inside = part is None or part.has(node.name)
-        named = not wanted or node.name in wanted
-        features = node.inventory.features if node.inventory else ()
-        row[index] = inside and named and node.name not in excluded and has_features(features_wanted, features)
-    return row
+class _Places:
+    """Which nodes requests may use, one row for all that leave the same ones."""
+
+    def __init__(self, state: State, nodes: list[Node], sharing: Sharing) -> None:
+        self._state, self._nodes, self._sharing = state, nodes, sharing
+        self._known: dict[tuple[object, ...], int] = {}
+        self._rows: list[Bytes] = []
+
+    def row(self, job: Job, closed: frozenset[str]) -> int:
+        """The row of a job to which the nodes of the reservations `closed` are shut."""
+        request, reservation = job.spec.request, job.spec.reservation
+        key = (job.spec.partition, request.nodelist, request.exclude, request.constraint, reservation, closed)
+        if key not in self._known:
+            self._known[key] = len(self._rows)
+            self._rows.append(self._open(job, closed))
+        return self._known[key]
+
+    def allowed(self) -> Bytes:
+        """All rows, a column for each node."""
+        return np.array(self._rows or [np.ones(len(self._nodes), np.uint8)], np.uint8).reshape(-1, len(self._nodes))
+
+    def _open(self, job: Job, closed: frozenset[str]) -> Bytes:
+        request, part = job.spec.request, self._state.partitions.get(job.spec.partition)
+        row = np.zeros(len(self._nodes), np.uint8)
+        for index, node in enumerate(self._nodes):
+            inside = part is None or part.has(node.name)
+            named = not request.nodelist or node.name in request.nodelist
+            features = node.inventory.features if node.inventory else ()
+            fits = inside and named and node.name not in request.exclude and has_features(request.constraint, features)
+            row[index] = fits and self._sharing.open_to(job, node.name, closed)
+        return row
 
 
 def has_features(text: str, features: tuple[str, ...]) -> bool:

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
-import sys
 from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner, Result
+from support import sample_cluster as sample
 
 from flagplot.cli.main import cli
 from flagplot.client.calls import Calls
 from flagplot_wire import replies, requests
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import State
-
-_spec = importlib.util.spec_from_file_location("sample_cluster", Path(__file__).with_name("sample_cluster.py"))
-assert _spec and _spec.loader
-sample = sys.modules.setdefault("sample_cluster", importlib.util.module_from_spec(_spec))
-if not hasattr(sample, "NOW"):
-    _spec.loader.exec_module(sample)
 
 FOR_PERSONS = {"up", "down", "connect"}
 """They start, stop and pin; `status` tells of the result in JSON."""

@@ -231,3 +231,10 @@ def test_every_field_of_the_form_was_tried() -> None:
 
 def test_wrap_makes_a_script_that_is_accepted() -> None:
     assert parse_script(wrap_script("echo hi"), "wrap").options == []
+
+
+def test_a_script_that_is_not_utf8_is_refused_with_the_line_and_a_way_out() -> None:
+    with pytest.raises(Refused) as refused:
+        parse_script("#!/bin/sh\n# für Elise\ntrue\n".encode("latin-1"), "train.sh")
+    assert "train.sh line 2 is not UTF-8 (byte 0xfc)" in refused.value.message
+    assert "iconv" in refused.value.hint

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support import sample_cluster as sample
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -29,12 +28,6 @@ from flagplot_wire.ids import Epoch, JobNumber
 from flagplot_wire.node import Gpu, Inventory, Node
 from flagplot_wire.replies import EventsPushed, SamplesPushed, SnapshotPart
 from flagplot_wire.telemetry import NodeSample
-
-_spec = importlib.util.spec_from_file_location("sample_cluster", Path(__file__).with_name("sample_cluster.py"))
-assert _spec and _spec.loader
-sample = sys.modules.setdefault("sample_cluster", importlib.util.module_from_spec(_spec))
-if not hasattr(sample, "NOW"):
-    _spec.loader.exec_module(sample)
 
 
 def make(mirror: Mirror | None = None, **options: object) -> tuple[FlagplotApp, object]:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 import pytest
+from support import sample_cluster as sample
 from textual.pilot import Pilot
 
 from flagplot.tui.app import FlagplotApp
@@ -24,12 +22,6 @@ from flagplot_wire.errors import Refused
 from flagplot_wire.events import Event, JobChanged, JobsForgotten
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.replies import EventsPushed
-
-_spec = importlib.util.spec_from_file_location("sample_cluster", Path(__file__).with_name("sample_cluster.py"))
-assert _spec and _spec.loader
-sample = sys.modules.setdefault("sample_cluster", importlib.util.module_from_spec(_spec))
-if not hasattr(sample, "NOW"):
-    _spec.loader.exec_module(sample)
 
 
 def make(**options: object) -> tuple[FlagplotApp, object]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support import sample_cluster as sample
 from textual.pilot import Pilot
 from textual.widgets import Input, Static, TextArea
 
@@ -21,12 +20,6 @@ from flagplot_wire import requests
 from flagplot_wire.errors import Refused
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Forecast, GpuCount, Reason, Why
-
-_spec = importlib.util.spec_from_file_location("sample_cluster", Path(__file__).with_name("sample_cluster.py"))
-assert _spec and _spec.loader
-sample = sys.modules.setdefault("sample_cluster", importlib.util.module_from_spec(_spec))
-if not hasattr(sample, "NOW"):
-    _spec.loader.exec_module(sample)
 
 
 def make(**options: object) -> tuple[FlagplotApp, Any]:

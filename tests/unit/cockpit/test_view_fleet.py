@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 import time
-from pathlib import Path
 
 import msgspec
 import pytest
+from support import sample_cluster as sample
 
 from flagplot.client.mirror import Mirror
 from flagplot.view import fleet_map, node_list
@@ -21,12 +19,6 @@ from flagplot_wire.ids import Epoch
 from flagplot_wire.node import Drain, Gpu, Inventory, Node
 from flagplot_wire.replies import EventsPushed, SamplesPushed, SnapshotPart
 from flagplot_wire.telemetry import NodeSample
-
-_spec = importlib.util.spec_from_file_location("sample_cluster", Path(__file__).with_name("sample_cluster.py"))
-assert _spec and _spec.loader
-sample = sys.modules.setdefault("sample_cluster", importlib.util.module_from_spec(_spec))
-if not hasattr(sample, "NOW"):
-    _spec.loader.exec_module(sample)
 
 
 @pytest.fixture

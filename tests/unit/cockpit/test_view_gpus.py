@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from datetime import UTC
-from pathlib import Path
 
 import pytest
+from support import sample_cluster as sample
 
 from flagplot.client.mirror import Mirror
 from flagplot.view import events, gpus, timeline
@@ -17,12 +15,6 @@ from flagplot_wire.events import Event, JobsForgotten, JobSpecChanged, NodeRemov
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.node import Partition
 from flagplot_wire.replies import EventsPushed
-
-_spec = importlib.util.spec_from_file_location("sample_cluster", Path(__file__).with_name("sample_cluster.py"))
-assert _spec and _spec.loader
-sample = sys.modules.setdefault("sample_cluster", importlib.util.module_from_spec(_spec))
-if not hasattr(sample, "NOW"):
-    _spec.loader.exec_module(sample)
 
 
 @pytest.fixture

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import msgspec
+from support import sample_cluster as sample
 
 from flagplot.view.draft import FIELDS, fields_named, options_of, source_of
 from flagplot.view.job import bar, detail, headline, request_words, usage, why
 from flagplot_wire.errors import Refused
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Forecast, GpuCount, LicenseCount, Reason, Request, Why
-
-_spec = importlib.util.spec_from_file_location("sample_cluster", Path(__file__).with_name("sample_cluster.py"))
-assert _spec and _spec.loader
-sample = sys.modules.setdefault("sample_cluster", importlib.util.module_from_spec(_spec))
-if not hasattr(sample, "NOW"):
-    _spec.loader.exec_module(sample)
 
 
 def lines(found: list[tuple[str, str, str]]) -> str:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import msgspec
 import pytest
+from support import sample_cluster as sample
 
 from flagplot.view.filters import parse_filter
 from flagplot.view.queue import (
@@ -21,12 +18,6 @@ from flagplot.view.queue import (
 from flagplot.view.words import about, elapsed, memory, moment, short_span
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import State
-
-_spec = importlib.util.spec_from_file_location("sample_cluster", Path(__file__).with_name("sample_cluster.py"))
-assert _spec and _spec.loader
-sample = sys.modules.setdefault("sample_cluster", importlib.util.module_from_spec(_spec))
-if not hasattr(sample, "NOW"):
-    _spec.loader.exec_module(sample)
 
 
 def numbers(text: str, **spec: object) -> set[int]:

@@ -16,7 +16,7 @@ from flagplot_wire.node import Gpu, Node, Partition
 from flagplot_wire.policy import Account, Association, Qos, Usage
 from flagplotd.core.apply import apply
 from flagplotd.core.fairshare import Remembered
-from flagplotd.sched.order import key, positions
+from flagplotd.sched.order import positions
 from flagplotd.sched.plan import Policy
 from flagplotd.sched.priority import TOP, Inputs, Totals, inputs, priorities, row, totals
 
@@ -203,6 +203,8 @@ def test_parts_add_up_and_order_as_the_key_does(jobs: list[Job], given: Inputs, 
         assert all(part >= 0 for part in parts) and its.age <= policy.weight_age and its.size <= policy.weight_size
         if not one.status.priority:
             assert its.total == min(max(sum(parts) + its.site - its.nice, 0), TOP)
-    tiers = {name: Partition(name, priority_tier=given.tiers.get(name, 1)) for name in ("", "a", "b", "c")}
-    keys = [key(one, tiers[one.spec.partition], policy, NOW, given) for one in jobs]
+    keys = [
+        (not one.spec.reservation, -given.tiers.get(one.spec.partition, 1), -value, one.status.submit_time, one.number)
+        for one, value in zip(jobs, values, strict=True)
+    ]
     assert [keys[place] for place in positions(jobs, given, policy, NOW)] == sorted(keys)

@@ -6,6 +6,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from support.core_kit import happen
 
 from flagplot_wire import events as ev
 from flagplot_wire.alloc import Allocation, GpuPart, NodeAlloc
@@ -14,7 +15,6 @@ from flagplot_wire.ids import Epoch, JobNumber
 from flagplot_wire.job import ArraySpec, Job, JobSpec, Payload, Status
 from flagplot_wire.job import State as JobState
 from flagplot_wire.node import Inventory, Node, Partition
-from flagplotd.core.apply import apply
 from flagplotd.core.invariants import check
 from flagplotd.core.state import Settings, State
 from flagplotd.store import Batch, Store, queries
@@ -24,15 +24,6 @@ from flagplotd.store.schema import SCHEMA
 
 def job(number: int, **status: object) -> Job:
     return Job(JobNumber(number), "ada", 1_000, JobSpec("j", "/tmp"), Status(**status))  # type: ignore[arg-type]
-
-
-def happen(state: State, *bodies: ev.Body) -> Batch:
-    batch = Batch()
-    for body in bodies:
-        apply(state, body)
-        state.seq += 1
-        batch.add(ev.Event(state.seq, 100, body), state.jobs)
-    return batch
 
 
 ALLOCATION = Allocation((NodeAlloc("n1", 2, "0-1", 64, (GpuPart(0, 3, 8),)),))

@@ -8,13 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 from sqlite_utils import Database
+from support.core_kit import happen
 
 from flagplot_wire import events as ev
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Job, JobSpec
 from flagplot_wire.node import Partition
 from flagplot_wire.policy import Account, Association, Limits, Qos, Reservation, Usage
-from flagplotd.core.apply import apply
 from flagplotd.core.invariants import check
 from flagplotd.core.state import Settings, State
 from flagplotd.store import Batch, Store
@@ -26,15 +26,6 @@ ADA = Association("ada", "optics", default=True, limits=Limits(jobs=0))
 HIGH = Qos("high", 10, ("low",), "requeue", user_limits=Limits(gpus=2))
 NIGHT = Reservation("night", 100, 200, ("n1",), licenses=(("matlab", 2),), users=("ada",), repeat_s=86_400)
 USED = Usage("ada@optics", 12, 34)
-
-
-def happen(state: State, *bodies: ev.Body) -> Batch:
-    batch = Batch()
-    for body in bodies:
-        apply(state, body)
-        state.seq += 1
-        batch.add(ev.Event(state.seq, 100, body), state.jobs)
-    return batch
 
 
 def history(state: State) -> Batch:

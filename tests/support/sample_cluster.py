@@ -1,7 +1,4 @@
-"""A cluster for the cockpit's tests: 12 nodes of 8 GPUs in two types, some 40 jobs in all states.
-
-Load it by path: `importlib.util.spec_from_file_location("sample_cluster", ...)`.
-"""
+"""A cluster for the cockpit's tests: 12 nodes of 8 GPUs in two types, some 40 jobs in all states."""
 
 from __future__ import annotations
 
