@@ -9,6 +9,7 @@ import msgspec
 
 from flagplot_wire import events as ev
 from flagplot_wire.agentlink import Attempt, AttemptEnd
+from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Job
 from flagplot_wire.job import State as JobState
 from flagplot_wire.node import Drain
@@ -70,6 +71,8 @@ def start(step: Stepper, planned_start: Start) -> None:
         allocation=planned_start.allocation,
         retry_at=0,
         parts_ended=(),
+        preempted_by=JobNumber(0),
+        suspended_s=0,
     )
     step.live(job)
     for index, name in enumerate(planned_start.allocation.names):
@@ -185,6 +188,8 @@ def finish(step: Stepper, job: Job, end_time: int = 0, **changes: Any) -> None:
         "ending": None,
         "end_time": ended,
         "parts_ended": (),
+        "stop_by": 0,
+        "suspended_at": 0,
     }
     job = step.change(job, "ended", **changes)
     arrays.count(step, job, running=-1, ended=1, failed=int(final is not JobState.COMPLETED))
@@ -211,6 +216,8 @@ def back_to_pending(step: Stepper, job: Job, **changes: Any) -> None:
         "restarts": job.status.restarts + 1,
         "eligible_time": step.now,
         "parts_ended": (),
+        "stop_by": 0,
+        "suspended_at": 0,
     }
     by = changes.pop("by", "")
     job = step.change(job, "requeued", by, **changes)
