@@ -33,8 +33,10 @@ USER_FAULT = "user: "
 """A launch failure with this prefix is the submitter's mistake, not the node's."""
 
 
-def planned(step: Stepper, plan: Planned) -> None:
-    """Commit a plan: every start is checked against the state of now, and skipped where it no longer holds."""
+def planned(step: Stepper, plan: Planned) -> set[JobNumber]:
+    """Commit a plan: every start is checked against the state of now, and skipped where it no longer holds. Returns the
+    jobs and arrays that started."""
+    started = set[JobNumber]()
     sharing = Sharing(step.state, step.now) if plan.starts else None
     for planned_start in plan.starts:
         job = step.state.jobs.get(planned_start.number)
@@ -43,11 +45,13 @@ def planned(step: Stepper, plan: Planned) -> None:
             step.replan()
             continue
         start(step, planned_start)
+        started.add(planned_start.number)
         if sharing is not None and job is not None:
             sharing.take(job)
     step.state.forecasts = {
         forecast.number: forecast for forecast in plan.forecasts if forecast.number in step.state.pending
     }
+    return started
 
 
 def start(step: Stepper, planned_start: Start) -> None:

@@ -18,11 +18,11 @@ from flagplotd.core.stepper import Stepper
 from flagplotd.core.stimuli import Planned, Preempt
 
 
-def planned(step: Stepper, plan: Planned) -> None:
+def planned(step: Stepper, plan: Planned, started: set[JobNumber]) -> None:
     """What a plan says beside its starts: whom to preempt, and for whom no room is kept any more; then suspended jobs
-    whose CPUs are free go on."""
+    whose CPUs are free go on. `started` are the jobs and arrays that did."""
     state = step.state
-    for number in (*plan.given_up, *(start.number for start in plan.starts)):
+    for number in (*plan.given_up, *sorted(started)):
         if number in state.given_room and not suspending.on_their_way(state, state.jobs[number]):
             step.change(state.jobs[number], "room is not kept", victims=())
     if plan.preempts:

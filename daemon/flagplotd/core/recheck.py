@@ -61,8 +61,9 @@ def why_not_job(
 
 
 def _parked(state: State, job: Job, part: NodeAlloc) -> str:
-    """Why CPUs that a suspended job goes on with are not for this job; empty where they are."""
-    for number in state.suspended.difference(job.status.victims):
+    """Why CPUs that a suspended job goes on with are not for this job. Jobs that others are preempted for share what
+    room there is: one may start where another's victim was."""
+    for number in () if job.status.victims else state.suspended:
         allocation = state.jobs[number].status.allocation
         for held in allocation.nodes if allocation is not None else ():
             if held.node == part.node and mask_of(held.cpu_ids) & mask_of(part.cpu_ids):

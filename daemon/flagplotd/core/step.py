@@ -49,8 +49,7 @@ def _decide(stepper: Stepper, stimulus: st.Stimulus) -> Submitted | Acted | None
 def _happened(stepper: Stepper, stimulus: st.Stimulus) -> None:
     match stimulus:
         case st.Planned():
-            lifecycle.planned(stepper, stimulus)
-            preempting.planned(stepper, stimulus)
+            preempting.planned(stepper, stimulus, lifecycle.planned(stepper, stimulus))
         case st.AttemptStarted():
             lifecycle.attempt_started(stepper, stimulus)
         case st.AttemptEnded():

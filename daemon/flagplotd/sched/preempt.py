@@ -127,7 +127,12 @@ def decide(snapshot: Snapshot, made: Plan, policy: Policy) -> Decision:
     gone_by: dict[JobNumber, int] = {}
     for one, until in found:
         gone_by[one.number] = max(until, gone_by.get(one.number, 0))
-    return Decision(preempts, tuple(sorted(given.ready.difference(served))), gone_by)
+    return Decision(preempts, tuple(sorted(_waits_for_nothing(given).difference(served))), gone_by)
+
+
+def _waits_for_nothing(given: Preemption) -> frozenset[JobNumber]:
+    """Jobs whose room is there. While others wait for theirs, one of those may have started in it first."""
+    return frozenset() if given.leaving else given.ready
 
 
 class _Search:
@@ -177,12 +182,14 @@ class _Search:
     def _blocked(self) -> list[JobNumber]:
         """Who waits for no victims yet and has a right over somebody, in order."""
         may = dict[tuple[str, str], bool]()
+        given = self._given
+        given_room = given.ready.union(given.leaving).difference(_waits_for_nothing(given))
         found = []
         for row in self._now.snapshot.waiting:
             key = (row.job.spec.qos, row.job.spec.partition)
             if key not in may:
                 may[key] = any(self._given.rights.may(row.job, one.job) for one in self._victims)
-            if may[key] and row.job.number not in self._given.leaving:
+            if may[key] and row.job.number not in given_room:
                 found.append(row.job.number)
         return found
 
