@@ -25,6 +25,13 @@ def link(nodes, events, row, event):
 
 
 @njit(**OPTIONS)
+def link_all(nodes, events, rows):
+    """Put the first events, whose nodes are `rows`, into their places."""
+    for event in range(rows.shape[0]):
+        link(nodes, events, rows[event], event)
+
+
+@njit(**OPTIONS)
 def unlink(nodes, events, row, event):
     """Take an event out of the node `row`."""
     before, at = -1, nodes[row].head
