@@ -257,7 +257,7 @@ class Status(Struct, frozen=True, omit_defaults=True):
     `retry_at` is when a job may start again after a launch failure. `parts_ended` names the nodes whose part
     of a running or completing attempt is known to have ended.
     `preempted_by` is the job that the attempt made room for, kept until the next start; `victims` are those that a
-    pending job is being given the room of. `stop_by` is when a preempted job is killed at the latest. `suspended_at`
+    pending job is being given the room of, on the nodes of `room`. `stop_by` is when a preempted job is killed at the latest. `suspended_at`
     is since when an attempt is stopped (it holds no CPUs then), `suspended_s` how long it was stopped before.
     """
 
@@ -286,6 +286,7 @@ class Status(Struct, frozen=True, omit_defaults=True):
     stop_by: int = 0
     suspended_at: int = 0
     suspended_s: int = 0
+    room: tuple[str, ...] = ()
 
 
 class Job(Struct, frozen=True, omit_defaults=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -101,7 +102,7 @@ def take(state: State, now: int, default_time_s: int = 3_600, extra: Job | None 
     s_open: list[int] = []
     closed_by: list[frozenset[str]] = []
     rows: list[Waiting] = []
-    for job in waiting:
+    for job in map(in_its_room, waiting):
         request, closed = job.spec.request, sharing.closed(job)
         key = (request, job.spec.partition, job.spec.reservation, closed)
         index = shapes.get(key)
@@ -226,6 +227,14 @@ def not_eligible(state: State, job: Job, now: int) -> list[Reason]:
     if partition is not None and not partition.up:
         reasons.append(Reason(Why.PARTITION_DOWN, f"partition {partition.name} is down"))
     return reasons
+
+
+def in_its_room(job: Job) -> Job:
+    """A job that others are preempted for, kept to the nodes that they leave: so it takes no room made for another."""
+    if not job.status.room:
+        return job
+    request = msgspec.structs.replace(job.spec.request, nodelist=job.status.room)
+    return msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, request=request))
 
 
 def why_waiting(state: State, job: Job, now: int) -> list[Reason]:
