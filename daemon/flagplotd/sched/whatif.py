@@ -89,6 +89,14 @@ class WhatIf:
             now.e_time[kept], now.e_node[kept], now.e_number[kept], cpu[kept], now.e_mem[kept], now.e_gpu[kept]
         )
 
+    def park(self, victims: Collection[Victim]) -> None:
+        """The CPUs of suspended victims that were not taken are nobody else's."""
+        for victim in victims:
+            for freed in victim.frees:
+                row = self._rows.get(freed.node)
+                if row is not None and not freed.whole:
+                    self._change(row, freed.cpus & self.snapshot.free_cpus[row], 0, (), -1)
+
     def _change(self, row: int, cpus: int, memory_mib: int, gpus: tuple[GpuPart, ...], sign: int) -> None:
         now = self.snapshot
         now.free_cpus[row] = now.free_cpus[row] | cpus if sign > 0 else now.free_cpus[row] & ~cpus
