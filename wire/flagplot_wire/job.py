@@ -256,6 +256,9 @@ class Status(Struct, frozen=True, omit_defaults=True):
     For an array record `waiting` lists the indices not yet split off, and the counters count its elements.
     `retry_at` is when a job may start again after a launch failure. `parts_ended` names the nodes whose part
     of a running or completing attempt is known to have ended.
+    `preempted_by` is the job that the attempt made room for, kept until the next start; `victims` are those that a
+    pending job is being given the room of, on the nodes of `room`. `stop_by` is when a preempted job is killed at the latest. `suspended_at`
+    is since when an attempt is stopped (it holds no CPUs then), `suspended_s` how long it was stopped before.
     """
 
     state: State = State.PENDING
@@ -278,6 +281,12 @@ class Status(Struct, frozen=True, omit_defaults=True):
     retry_at: int = 0
     launch_failures: int = 0
     parts_ended: tuple[str, ...] = ()
+    preempted_by: JobNumber = JobNumber(0)
+    victims: tuple[JobNumber, ...] = ()
+    stop_by: int = 0
+    suspended_at: int = 0
+    suspended_s: int = 0
+    room: tuple[str, ...] = ()
 
 
 class Job(Struct, frozen=True, omit_defaults=True):
@@ -316,3 +325,10 @@ class Job(Struct, frozen=True, omit_defaults=True):
         """The time limit in seconds, `NO_LIMIT` for none."""
         limit = self.spec.request.time_limit_s
         return NO_LIMIT if limit is None else limit
+
+    @property
+    def limit_ends(self) -> int:
+        """When the time limit of the attempt ends it, as of the moment of its suspension if it is suspended (0: it has
+        no limit or did not start)."""
+        limit = self.time_limit_s
+        return self.status.start_time + limit + self.status.suspended_s if limit and self.status.start_time else 0

@@ -37,6 +37,7 @@ def job_object(job: Job, forecast: Forecast | None) -> dict[str, Any]:
         "exit_code": status.exit_code,
         "signal": status.signal,
         "message": status.message,
+        "preempted_by": status.preempted_by or None,
         "submit_time": status.submit_time,
         "eligible_time": status.eligible_time,
         "start_time": status.start_time,

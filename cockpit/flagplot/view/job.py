@@ -127,7 +127,7 @@ def _limit(job: Job, now: int) -> str:
         return "none"
     words = short_span(job.time_limit_s)
     if job.status.state == State.RUNNING:
-        left = job.status.start_time + job.time_limit_s - now
+        left = job.limit_ends - now
         words += f"  ({about(left)} left)" if left > 0 else "  (over)"
     return words
 
@@ -277,7 +277,7 @@ def in_front(mirror: Mirror, number: JobNumber, now: int) -> str:
         return f"job {number} (gone from the queue)"
     words = f"{job.display_id}  {clean(job.spec.name)}  {clean(job.user)}  {state_look(job).word}"
     if job.status.state == State.RUNNING and job.time_limit_s != NO_LIMIT:
-        left = job.status.start_time + job.time_limit_s - now
+        left = job.limit_ends - now
         words += f", ends in {about(left)} at the latest" if left > 0 else ", over its limit"
     elif forecast := mirror.forecasts.get(number):
         words += f", planned {moment(forecast.start, now)}" if forecast.start else ""

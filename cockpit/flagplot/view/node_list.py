@@ -115,7 +115,7 @@ def until(job: Job, now: int) -> str:
     """When a job's time limit ends it: `in 2 h`; `no limit`; `over its limit`."""
     if job.time_limit_s == NO_LIMIT:
         return "no limit"
-    end = job.status.start_time + job.time_limit_s
+    end = job.limit_ends
     return moment(end, now) if end > now else "over its limit"
 
 
@@ -230,7 +230,7 @@ def affected(mirror: Mirror, names: list[str], now: int) -> list[str]:
     """The jobs on some nodes as lines: id, owner, name, where, until when; the longest last."""
     numbers = sorted({number for name in names for number in mirror.held.get(name, ())})
     jobs = [mirror.jobs[number] for number in numbers if number in mirror.jobs]
-    jobs.sort(key=lambda job: (job.time_limit_s == NO_LIMIT, job.status.start_time + job.time_limit_s, job.number))
+    jobs.sort(key=lambda job: (job.time_limit_s == NO_LIMIT, job.limit_ends, job.number))
     lines = []
     for job in jobs:
         where = compress_hosts(job.status.allocation.names) if job.status.allocation else "-"

@@ -56,7 +56,7 @@ def bars_of(mirror: Mirror, fact: NodeFact, planned: dict[str, list[JobNumber]])
     bars = []
     for job in fact.jobs:
         limit = job.time_limit_s
-        end = FAR if limit == NO_LIMIT else job.status.start_time + limit
+        end = job.limit_ends or FAR
         bars.append(Bar(job, job.status.start_time, end, False))
     for number in planned.get(fact.node.name, ()):
         waiting, forecast = mirror.jobs.get(number), mirror.forecasts.get(number)

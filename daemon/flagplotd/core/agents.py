@@ -12,7 +12,7 @@ from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Job
 from flagplot_wire.job import State as JobState
 from flagplot_wire.node import Node
-from flagplotd.core import configured, reservations, usage
+from flagplotd.core import configured, reservations, suspending, usage
 from flagplotd.core.lifecycle import attempt_ended, part_ended
 from flagplotd.core.orders import LaunchOn, StopOn
 from flagplotd.core.stepper import Stepper
@@ -78,7 +78,11 @@ def joined(step: Stepper, stimulus: AgentJoined) -> None:
         if (job.number, job.status.attempt) in running:
             live.started.add(stimulus.node)
             if completing:
-                step.order(StopOn(stimulus.node, job.number, job.status.attempt, step.state.settings.kill_wait_s))
+                step.order(StopOn(stimulus.node, job.number, job.status.attempt, _kill_wait(step, job)))
+            elif job.status.state is JobState.SUSPENDED:
+                suspending.stop_on(step, job, stimulus.node)
+            elif job.status.suspended_s:
+                suspending.continue_on(step, job, stimulus.node)
         elif stimulus.node in live.ended:
             continue
         elif rebooted:
@@ -102,6 +106,9 @@ def reported(step: Stepper, stimulus: Reported) -> None:
         if (job.number, job.status.attempt) in running:
             live.started.add(stimulus.node)
             live.missing.pop(stimulus.node, None)
+            if job.status.state is JobState.SUSPENDED:
+                # A process that was forked while they were being stopped is stopped too.
+                suspending.stop_on(step, job, stimulus.node)
             continue
         if stimulus.node in live.ended:
             continue
@@ -116,6 +123,11 @@ def reported(step: Stepper, stimulus: Reported) -> None:
         if job.status.state is JobState.COMPLETING:
             step.order(StopOn(stimulus.node, job.number, job.status.attempt, 0))
     _stop_strangers(step, stimulus.node, stimulus.running)
+
+
+def _kill_wait(step: Stepper, job: Job) -> int:
+    """What is left of its grace where it was preempted."""
+    return max(job.status.stop_by - step.now, 1) if job.status.stop_by else step.state.settings.kill_wait_s
 
 
 def _launch_again(step: Stepper, job: Job, node: str) -> None:

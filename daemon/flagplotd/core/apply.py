@@ -83,6 +83,8 @@ def put_job(state: State, job: Job) -> None:
         _account(state, job, 1)
     _member(state.active, number, holds(job))
     _member(state.pending, number, job.status.state is JobState.PENDING)
+    _member(state.suspended, number, job.status.state is JobState.SUSPENDED)
+    _member(state.given_room, number, job.status.state is JobState.PENDING and bool(job.status.victims))
     _name(state, job, number in state.active or number in state.pending)
     if job.status.state is JobState.PENDING:
         at = due_at(job)
@@ -188,7 +190,7 @@ def _account(state: State, job: Job, sign: int) -> None:
     assert job.status.allocation is not None
     for part in job.status.allocation.nodes:
         use = state.use.setdefault(part.node, NodeUse())
-        mask = mask_of(part.cpu_ids)
+        mask = 0 if job.status.suspended_at else mask_of(part.cpu_ids)
         use.cpus = use.cpus | mask if sign > 0 else use.cpus & ~mask
         use.memory_mib += sign * part.memory_mib
         for gpu in part.gpus:
@@ -206,6 +208,8 @@ def _forget(state: State, number: JobNumber) -> None:
     _name(state, job, False)
     _count(state, job, -1)
     state.active.discard(number)
+    state.suspended.discard(number)
+    state.given_room.discard(number)
     state.pending.discard(number)
     state.forecasts.pop(number, None)
     state.live.pop(number, None)

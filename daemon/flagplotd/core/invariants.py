@@ -26,11 +26,12 @@ def _use(state: State) -> list[str]:
         for part in job.status.allocation.nodes:
             use = summed.setdefault(part.node, NodeUse())
             mask = mask_of(part.cpu_ids)
-            if use.cpus & mask:
+            if use.cpus & mask and not job.status.suspended_at:
                 wrong.append(f"{part.node}: CPUs {part.cpu_ids} of job {job.number} are held twice")
             if mask.bit_count() != part.cpus:
                 wrong.append(f"{part.node}: job {job.number} counts {part.cpus} CPUs but lists {part.cpu_ids}")
-            use.cpus |= mask
+            if not job.status.suspended_at:
+                use.cpus |= mask
             use.memory_mib += part.memory_mib
             for gpu in part.gpus:
                 use.gpu_shards.extend([0] * (gpu.index + 1 - len(use.gpu_shards)))
@@ -61,6 +62,12 @@ def _sets(state: State) -> list[str]:
         wrong.append(f"pending differs by {sorted(pending ^ state.pending)}")
     if active != state.active:
         wrong.append(f"active differs by {sorted(active ^ state.active)}")
+    suspended = {number for number, job in state.jobs.items() if job.status.state is JobState.SUSPENDED}
+    given = {number for number in pending if state.jobs[number].status.victims}
+    if suspended != state.suspended or given != state.given_room:
+        wrong.append(
+            f"suspended and given_room are {state.suspended} and {state.given_room}, not {suspended} and {given}"
+        )
     names: dict[tuple[str, str], list[JobNumber]] = {}
     for number in sorted(pending | active):
         names.setdefault((state.jobs[number].user, state.jobs[number].spec.name), []).append(number)
@@ -76,6 +83,12 @@ def _sets(state: State) -> list[str]:
             wrong.append(f"job {job.number} ended and is still ending")
         if (status.state is JobState.COMPLETING) != (status.ending is not None) and not job.is_array:
             wrong.append(f"job {job.number} is {status.state} and ending is {status.ending}")
+        if status.state is JobState.SUSPENDED and not status.suspended_at:
+            wrong.append(f"job {job.number} is suspended since no time")
+        if status.suspended_at and status.state not in (JobState.SUSPENDED, JobState.COMPLETING):
+            wrong.append(f"job {job.number} is {status.state} and stopped since {status.suspended_at}")
+        if status.victims and status.state is not JobState.PENDING:
+            wrong.append(f"job {job.number} is {status.state} and waits for the room of {status.victims}")
         if job.array_index is not None and state.elements.get(job.array_number, {}).get(job.array_index) != job.number:
             wrong.append(f"element {job.number} is not listed with its array {job.array_number}")
     return wrong

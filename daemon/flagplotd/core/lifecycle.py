@@ -9,6 +9,7 @@ import msgspec
 
 from flagplot_wire import events as ev
 from flagplot_wire.agentlink import Attempt, AttemptEnd
+from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Job
 from flagplot_wire.job import State as JobState
 from flagplot_wire.node import Drain
@@ -32,8 +33,10 @@ USER_FAULT = "user: "
 """A launch failure with this prefix is the submitter's mistake, not the node's."""
 
 
-def planned(step: Stepper, plan: Planned) -> None:
-    """Commit a plan: every start is checked against the state of now, and skipped where it no longer holds."""
+def planned(step: Stepper, plan: Planned) -> set[JobNumber]:
+    """Commit a plan: every start is checked against the state of now, and skipped where it no longer holds. Returns the
+    jobs and arrays that started."""
+    started = set[JobNumber]()
     sharing = Sharing(step.state, step.now) if plan.starts else None
     for planned_start in plan.starts:
         job = step.state.jobs.get(planned_start.number)
@@ -42,11 +45,13 @@ def planned(step: Stepper, plan: Planned) -> None:
             step.replan()
             continue
         start(step, planned_start)
+        started.add(planned_start.number)
         if sharing is not None and job is not None:
             sharing.take(job)
     step.state.forecasts = {
         forecast.number: forecast for forecast in plan.forecasts if forecast.number in step.state.pending
     }
+    return started
 
 
 def start(step: Stepper, planned_start: Start) -> None:
@@ -70,6 +75,8 @@ def start(step: Stepper, planned_start: Start) -> None:
         allocation=planned_start.allocation,
         retry_at=0,
         parts_ended=(),
+        preempted_by=JobNumber(0),
+        suspended_s=0,
     )
     step.live(job)
     for index, name in enumerate(planned_start.allocation.names):
@@ -185,6 +192,8 @@ def finish(step: Stepper, job: Job, end_time: int = 0, **changes: Any) -> None:
         "ending": None,
         "end_time": ended,
         "parts_ended": (),
+        "stop_by": 0,
+        "suspended_at": 0,
     }
     job = step.change(job, "ended", **changes)
     arrays.count(step, job, running=-1, ended=1, failed=int(final is not JobState.COMPLETED))
@@ -211,6 +220,8 @@ def back_to_pending(step: Stepper, job: Job, **changes: Any) -> None:
         "restarts": job.status.restarts + 1,
         "eligible_time": step.now,
         "parts_ended": (),
+        "stop_by": 0,
+        "suspended_at": 0,
     }
     by = changes.pop("by", "")
     job = step.change(job, "requeued", by, **changes)

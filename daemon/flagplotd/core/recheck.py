@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from flagplot_wire.alloc import NodeAlloc
+from flagplot_wire.ids import JobNumber
 from flagplot_wire.indices import has_index, mask_of
+from flagplot_wire.job import Job
 from flagplotd.core import dependency
 from flagplotd.core.sharing import Sharing
 from flagplotd.core.state import NodeUse, State
@@ -12,8 +14,27 @@ from flagplotd.core.stimuli import Start
 
 def why_not(state: State, start: Start, now: int, sharing: Sharing | None = None) -> str:
     """Why this start no longer holds; empty when it does. `sharing` has counted the starts made with it."""
-    job = state.jobs.get(start.number)
-    if job is None or start.number not in state.pending:
+    if sentence := why_not_job(state, start.number, now, sharing, start.index):
+        return sentence
+    job, sharing = state.jobs[start.number], sharing or Sharing(state, now)
+    partition, closed = state.partitions[job.spec.partition], sharing.closed(job)
+    for part in start.allocation.nodes:
+        if not sharing.open_to(job, part.node, closed):
+            return f"{part.node}: is reserved"
+        if not partition.has(part.node):
+            return f"{part.node}: is not in partition {partition.name}"
+        reason = node_cannot(state, part, state.use.get(part.node, NodeUse())) or _parked(state, job, part)
+        if reason:
+            return f"{part.node}: {reason}"
+    return ""
+
+
+def why_not_job(
+    state: State, number: JobNumber, now: int, sharing: Sharing | None = None, index: int | None = None
+) -> str:
+    """As `why_not`, apart from where it starts."""
+    job = state.jobs.get(number)
+    if job is None or number not in state.pending:
         return "the job is not pending"
     if job.spec.hold or job.spec.begin > now or job.status.retry_at > now:
         return "the job may not start yet"
@@ -24,7 +45,7 @@ def why_not(state: State, start: Start, now: int, sharing: Sharing | None = None
         return "a dependency does not hold"
     if job.spec.array is not None:
         limit = job.spec.array.limit
-        if not job.status.waiting or (start.index is not None and not has_index(job.status.waiting, start.index)):
+        if not job.status.waiting or (index is not None and not has_index(job.status.waiting, index)):
             return "the element was started or cancelled"
         if limit and job.status.elements_running >= limit:
             return "the array's limit is reached"
@@ -36,22 +57,25 @@ def why_not(state: State, start: Start, now: int, sharing: Sharing | None = None
     sharing = sharing or Sharing(state, now)
     if over := sharing.over(job):
         return over[0].text
-    closed = sharing.closed(job)
-    for part in start.allocation.nodes:
-        if not sharing.open_to(job, part.node, closed):
-            return f"{part.node}: is reserved"
-        if not partition.has(part.node):
-            return f"{part.node}: is not in partition {partition.name}"
-        if reason := _node_cannot(state, part):
-            return f"{part.node}: {reason}"
     return ""
 
 
-def _node_cannot(state: State, part: NodeAlloc) -> str:
+def _parked(state: State, job: Job, part: NodeAlloc) -> str:
+    """Why CPUs that a suspended job goes on with are not for this job. Jobs that others are preempted for share what
+    room there is: one may start where another's victim was."""
+    for number in () if job.status.victims else state.suspended:
+        allocation = state.jobs[number].status.allocation
+        for held in allocation.nodes if allocation is not None else ():
+            if held.node == part.node and mask_of(held.cpu_ids) & mask_of(part.cpu_ids):
+                return f"suspended job {number} goes on with these CPUs"
+    return ""
+
+
+def node_cannot(state: State, part: NodeAlloc, use: NodeUse) -> str:
+    """Why a node in `use` has no room for a part; empty where it has."""
     node = state.nodes.get(part.node)
     if node is None or node.inventory is None or not node.responding or node.drain is not None:
         return "is not available"
-    use = state.use.get(part.node, NodeUse())
     mask = mask_of(part.cpu_ids)
     if mask & use.cpus or mask & ~mask_of(node.inventory.cpu_ids):
         return "the CPUs are taken"

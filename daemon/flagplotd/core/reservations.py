@@ -115,7 +115,7 @@ def _check_jobs(state: State, reservation: Reservation, nodes: set[str], now: in
         cpus, gpus = 0, 0
         for number in sorted(state.use[name].jobs):
             job = state.jobs[number]
-            end = job.status.start_time + job.time_limit_s if job.time_limit_s else FOREVER
+            end = job.limit_ends or FOREVER
             outside = job.spec.reservation == reservation.name or max(end, now) <= reservation.start
             if outside or until <= now or job.status.allocation is None:
                 continue

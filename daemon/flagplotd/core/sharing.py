@@ -45,7 +45,7 @@ class Sharing:
             for number in state.active:
                 job = state.jobs[number]
                 limit = job.time_limit_s
-                left = max(job.status.start_time + limit - now, 0) if limit else 0
+                left = max(job.limit_ends - now, 0) if limit else 0
                 self._add(job, _counted(job.spec.request, left))
         if self._limited:
             self._past_use()

@@ -108,6 +108,7 @@ class State:
     jobs by (user, name) in order; `accounts`, `qos` and `reservations` go by name, `associations` and `usage`
     by `user@account`; `default_accounts` maps users to the accounts of their default associations; `usage_at` is
     when the usage was last decayed; `submitted` counts the pending and running jobs by the keys of `limits.scopes`;
+    `suspended` lists the suspended jobs and `given_room` the pending ones that others are preempted for;
     `due` is a heap of the times at which pending jobs may start; `swept_at`, `used_at` and `planned_at` are when old
     jobs were last forgotten, usage was last looked at and a cycle was last wanted for the passing of time.
     """
@@ -124,6 +125,8 @@ class State:
     by_key: dict[tuple[str, str], JobNumber] = field(default_factory=dict)
     pending: set[JobNumber] = field(default_factory=set)
     active: set[JobNumber] = field(default_factory=set)
+    suspended: set[JobNumber] = field(default_factory=set)
+    given_room: set[JobNumber] = field(default_factory=set)
     forecasts: dict[JobNumber, Forecast] = field(default_factory=dict)
     live: dict[JobNumber, Live] = field(default_factory=dict)
     names: dict[tuple[str, str], list[JobNumber]] = field(default_factory=dict)

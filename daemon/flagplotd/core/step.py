@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flagplot_wire.errors import Refused
 from flagplot_wire.replies import Acted, Failure, Submitted
-from flagplotd.core import agents, gate, lifecycle, people, policy, update
+from flagplotd.core import agents, gate, lifecycle, people, policy, preempting, update
 from flagplotd.core import stimuli as st
 from flagplotd.core.orders import Outcome
 from flagplotd.core.state import State
@@ -49,7 +49,7 @@ def _decide(stepper: Stepper, stimulus: st.Stimulus) -> Submitted | Acted | None
 def _happened(stepper: Stepper, stimulus: st.Stimulus) -> None:
     match stimulus:
         case st.Planned():
-            lifecycle.planned(stepper, stimulus)
+            preempting.planned(stepper, stimulus, lifecycle.planned(stepper, stimulus))
         case st.AttemptStarted():
             lifecycle.attempt_started(stepper, stimulus)
         case st.AttemptEnded():

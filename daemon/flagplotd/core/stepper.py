@@ -8,6 +8,7 @@ import msgspec
 
 from flagplot_wire import events as ev
 from flagplot_wire.job import Job, Status
+from flagplot_wire.job import State as JobState
 from flagplotd.core.apply import apply
 from flagplotd.core.moves import check_move
 from flagplotd.core.orders import Order, Replan
@@ -40,8 +41,12 @@ class Stepper:
             self.orders.append(Replan())
 
     def change(self, job: Job, cause: str, by: str = "", **changes: Any) -> Job:
-        """Change a job's status; a move of state is checked against the table. Returns the job as it is now."""
+        """Change a job's status; a move of state is checked against the table. Returns the job as it is now.
+
+        Room that others are preempted for is a pending job's alone."""
         status: Status = msgspec.structs.replace(job.status, **changes)
+        if status.victims and status.state is not JobState.PENDING:
+            status = msgspec.structs.replace(status, victims=(), room=())
         check_move(job, status.state)
         self.emit(ev.JobChanged(job.number, status, cause, by))
         return self.state.jobs[job.number]

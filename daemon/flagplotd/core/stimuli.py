@@ -133,14 +133,25 @@ class Start(Struct, frozen=True):
     index: int | None = None
 
 
-class Planned(Struct, frozen=True):
-    """A scheduling cycle's result, re-checked start by start against the state of now.
+class Preempt(Struct, frozen=True):
+    """Attempts to be preempted for a pending job, and the allocation that it could have with them gone."""
 
-    `forecasts` replaces the whole table of forecasts.
+    number: JobNumber
+    victims: tuple[Attempt, ...]
+    allocation: Allocation
+
+
+class Planned(Struct, frozen=True):
+    """A scheduling cycle's result, re-checked start by start and preemption by preemption against the state of now.
+
+    `forecasts` replaces the whole table of forecasts. `given_up` are jobs that did not start although all of their
+    victims had gone: what is kept for them is free again.
     """
 
     starts: tuple[Start, ...]
     forecasts: tuple[Forecast, ...] = ()
+    preempts: tuple[Preempt, ...] = ()
+    given_up: tuple[JobNumber, ...] = ()
 
 
 class Tick(Struct, frozen=True):

@@ -98,7 +98,10 @@ def update_one(step: Stepper, who: Who, job: Job, request: Update, changed: list
         step.change(step.state.jobs[job.number], "prioritised", who.user, priority=request.priority)
     if running and request.time_limit is not None and job.status.allocation is not None:
         for node in job.status.allocation.names:
-            step.order(ExtendOn(node, job.number, job.status.attempt, spec.request.time_limit_s or 0))
+            seconds = spec.request.time_limit_s or 0
+            if job.status.state is not JobState.SUSPENDED:
+                slept = job.status.suspended_s if seconds else 0
+                step.order(ExtendOn(node, job.number, job.status.attempt, seconds + slept))
     step.replan()
     return f"changed {words}"
 

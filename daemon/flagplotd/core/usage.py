@@ -2,7 +2,7 @@
 
 A running job is charged up to the state's `usage_at` by every update, and for the rest when its attempt ends.
 Both follow from its start and end alone, so that neither a restart nor a replay loses or doubles anything.
-A suspended job still holds its allocation and is charged for it.
+A suspended job is not charged meanwhile: the usage is brought up to date when it is suspended and resumed.
 """
 
 from __future__ import annotations
@@ -99,8 +99,15 @@ def charge(state: State, job: Job, until: int) -> tuple[int, int]:
         return 0, 0
     qos = state.qos.get(job.spec.qos)
     of = rate(allocation, state.settings, qos.usage_percent if qos else 100)
-    now, before = of.until(max(until - start, 0)), of.until(max(state.usage_at - start, 0))
+    now, before = of.until(_ran(job, until)), of.until(_ran(job, state.usage_at))
     return now[0] - before[0], now[1] - before[1]
+
+
+def _ran(job: Job, until: int) -> int:
+    status = job.status
+    if status.suspended_at:
+        until = min(until, status.suspended_at)
+    return max(until - status.start_time - status.suspended_s, 0)
 
 
 def charge_end(step: Stepper, job: Job, end_time: int) -> None:

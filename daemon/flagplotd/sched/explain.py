@@ -14,6 +14,7 @@ from flagplot_wire.text import counted
 from flagplot_wire.units import format_limit, format_memory
 from flagplotd.core.state import State, Who
 from flagplotd.sched.plan import Policy, plan
+from flagplotd.sched.preempt import Decision, guarded, told
 from flagplotd.sched.shapes import MEM_ALL, Shape, shape_of
 from flagplotd.sched.snapshot import FOREVER, Snapshot, has_features, shape_arrays, take, why_waiting
 
@@ -30,6 +31,7 @@ def imagined(spec: JobSpec, who: Who, now: int) -> Job:
 
 def forecast_of(snapshot: Snapshot, policy: Policy, number: JobNumber) -> Forecast:
     """The forecast of one job in a snapshot, with hints; a start at the snapshot's moment means now."""
+    policy = guarded(snapshot, policy)
     made = plan(snapshot, policy)
     for start in made.starts:
         if start.number == number:
@@ -37,6 +39,7 @@ def forecast_of(snapshot: Snapshot, policy: Policy, number: JobNumber) -> Foreca
     found = next((forecast for forecast in made.forecasts if forecast.number == number), None)
     if found is None:
         return Forecast(_public(number))
+    (found,) = told(snapshot, (found,), Decision())
     hints = () if found.never else _hints(snapshot, policy, number)
     return msgspec.structs.replace(found, number=_public(number), hints=hints)
 

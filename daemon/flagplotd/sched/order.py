@@ -1,4 +1,4 @@
-"""The order in which pending jobs are looked at: reservation, partition tier, priority, submission, number."""
+"""The order in which pending jobs are looked at: others preempted for it, reservation, partition tier, priority, submission, number."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ def positions(jobs: Sequence[Job], given: Inputs, policy: Policy, now: int) -> l
             -np.array(priorities(jobs, given, policy, now), ints),
             -np.array([tiers.get(spec.partition, 1) for spec in specs], ints),
             np.array([not spec.reservation for spec in specs], np.bool_),
+            np.array([job.number not in given.first for job in jobs], np.bool_),
         )
     ).tolist()
     return found

@@ -37,7 +37,8 @@ class Totals(Struct, frozen=True):
 class Inputs(Struct, frozen=True):
     """What the priorities of jobs follow from, beside the jobs: factors in millionths by name or `user@account`.
 
-    `tiers` are the partitions' own; `site` adds to a job's priority by its number.
+    `tiers` are the partitions' own; `site` adds to a job's priority by its number. Jobs that others were
+    preempted for come `first` of all: the room is theirs.
     """
 
     totals: Totals = Totals()
@@ -47,6 +48,7 @@ class Inputs(Struct, frozen=True):
     associations: dict[str, int] = {}
     fairshare: dict[str, int] = {}
     site: dict[int, int] = {}
+    first: frozenset[int] = frozenset()
 
 
 class _Asked(Struct, frozen=True):
@@ -70,6 +72,7 @@ def inputs(state: State, policy: Policy, memory: Remembered) -> Inputs:
         if policy.weight_association
         else {},
         fairshare=memory.factors(state.accounts, state.associations, state.usage) if fair else {},
+        first=frozenset(state.given_room),
     )
 
 

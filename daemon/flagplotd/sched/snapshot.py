@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,9 +15,11 @@ from flagplot_wire.ids import JobNumber
 from flagplot_wire.indices import count_indices, mask_of
 from flagplot_wire.job import Forecast, Job, Reason, Why
 from flagplot_wire.node import Gpu, Node, Partition
-from flagplotd.core import dependency
+from flagplotd.core import dependency, suspending
 from flagplotd.core.sharing import Sharing
 from flagplotd.core.state import NodeUse, State
+from flagplotd.sched.leaving import leaving
+from flagplotd.sched.preempt import Preemption
 from flagplotd.sched.priority import Inputs
 from flagplotd.sched.shapes import MAX_KINDS, Shape, shape_of
 
@@ -73,9 +76,13 @@ class Snapshot:
     e_cpu: Ints
     e_mem: Ints
     e_gpu: Ints
+    e_number: Ints
+    """The jobs whose ends these are."""
     partitions: dict[str, Partition] = field(default_factory=dict)
     inputs: Inputs | None = None
     """What priorities follow from beside the jobs; without it age, tier and nice alone count."""
+    preemption: Preemption | None = None
+    """Whom jobs may preempt; without it nobody."""
 
 
 def take(state: State, now: int, default_time_s: int = 3_600, extra: Job | None = None) -> Snapshot:
@@ -95,7 +102,7 @@ def take(state: State, now: int, default_time_s: int = 3_600, extra: Job | None 
     s_open: list[int] = []
     closed_by: list[frozenset[str]] = []
     rows: list[Waiting] = []
-    for job in waiting:
+    for job in map(in_its_room, waiting):
         request, closed = job.spec.request, sharing.closed(job)
         key = (request, job.spec.partition, job.spec.reservation, closed)
         index = shapes.get(key)
@@ -116,7 +123,8 @@ def take(state: State, now: int, default_time_s: int = 3_600, extra: Job | None 
         up=arrays.up, n_cpu=arrays.n_cpu, n_mem=arrays.n_mem, n_gpus=arrays.n_gpus, n_switch=arrays.n_switch,
         switches=arrays.switches, cpu=arrays.cpu, mem=arrays.mem, gfree=arrays.gfree, jobs=arrays.jobs,
         g_of=arrays.g_of, g_ok=arrays.g_ok, g_type=arrays.g_type, g_vram=arrays.g_vram,
-        e_time=ends[0], e_node=ends[1], e_cpu=ends[2], e_mem=ends[3], e_gpu=ends[4], partitions=dict(state.partitions),
+        e_time=ends[0], e_node=ends[1], e_cpu=ends[2], e_mem=ends[3], e_gpu=ends[4], e_number=ends[5],
+        partitions=dict(state.partitions),
     )  # fmt: skip
 
 
@@ -137,8 +145,9 @@ class _Nodes:
         for name in ("gfree", "g_of", "g_ok", "g_type", "g_vram"):
             setattr(self, name, np.zeros((count, self.width), np.int64))
         self.free_cpus: list[int] = []
+        kept = suspending.parked(state)
         for row, node in enumerate(nodes):
-            self._fill(row, node, state.use.get(node.name, NodeUse()), switches)
+            self._fill(row, node, state.use.get(node.name, NodeUse()), switches, kept.get(node.name, 0))
 
     n_cpu: Ints
     n_mem: Ints
@@ -153,11 +162,11 @@ class _Nodes:
     g_type: Ints
     g_vram: Ints
 
-    def _fill(self, row: int, node: Node, use: NodeUse, switches: list[str]) -> None:
+    def _fill(self, row: int, node: Node, use: NodeUse, switches: list[str], parked: int) -> None:
         inventory = node.inventory
         assert inventory is not None
         mask = mask_of(inventory.cpu_ids)
-        free = mask & ~use.cpus
+        free = mask & ~use.cpus & ~parked
         self.free_cpus.append(free)
         self.up[row] = node.responding and node.drain is None
         self.n_cpu[row], self.cpu[row] = mask.bit_count(), free.bit_count()
@@ -218,6 +227,14 @@ def not_eligible(state: State, job: Job, now: int) -> list[Reason]:
     if partition is not None and not partition.up:
         reasons.append(Reason(Why.PARTITION_DOWN, f"partition {partition.name} is down"))
     return reasons
+
+
+def in_its_room(job: Job) -> Job:
+    """A job that others are preempted for, kept to the nodes that they leave: so it takes no room made for another."""
+    if not job.status.room:
+        return job
+    request = msgspec.structs.replace(job.spec.request, nodelist=job.status.room)
+    return msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, request=request))
 
 
 def why_waiting(state: State, job: Job, now: int) -> list[Reason]:
@@ -292,22 +309,19 @@ def shape_arrays(shapes: list[Shape], types: dict[str, int]) -> tuple[Ints, Ints
 
 def _ends(
     state: State, nodes: list[Node], now: int, default_time_s: int, width: int
-) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
     index = {node.name: row for row, node in enumerate(nodes)}
     parts: list[tuple[int, int, JobNumber, int, int, list[int]]] = []
     for number in state.active:
         job = state.jobs[number]
-        allocation = job.status.allocation
-        if allocation is None:
-            continue
-        end = max(job.status.start_time + (job.time_limit_s or default_time_s), now + 1)
-        for part in allocation.nodes:
-            if part.node in index:
+        for one in leaving(state, job, now, default_time_s):
+            if one.part.node in index:
                 gpu = [0] * width
-                for held in part.gpus:
+                for held in one.part.gpus if one.rest else ():
                     if held.index < width:
                         gpu[held.index] = held.shards
-                parts.append((end, index[part.node], number, part.cpus, part.memory_mib, gpu))
+                memory_mib = one.part.memory_mib if one.rest else 0
+                parts.append((one.end, index[one.part.node], number, one.cpus, memory_mib, gpu))
     parts.sort(key=lambda part: part[:3])
     count = len(parts)
     return (
@@ -316,4 +330,5 @@ def _ends(
         np.array([part[3] for part in parts], np.int64),
         np.array([part[4] for part in parts], np.int64),
         np.array([part[5] for part in parts], np.int64).reshape(count, width),
+        np.array([part[2] for part in parts], np.int64),
     )

@@ -13,7 +13,7 @@ from flagplot_wire.job import Forecast, Job
 from flagplot_wire.replies import Progress
 from flagplotd.core.fairshare import Remembered
 from flagplotd.core.stimuli import Planned
-from flagplotd.sched.plan import Plan, Policy
+from flagplotd.sched.plan import Policy
 from flagplotd.service import clock
 from flagplotd.service.loop import Loop
 from flagplotd.service.subscribers import difference
@@ -60,7 +60,7 @@ class Cycle:
                 async with asyncio.timeout(EVERY_S):
                     await self._wanted.wait()
             except TimeoutError:
-                if not self._loop.state.pending:
+                if not (self._loop.state.pending or self._loop.state.suspended):
                     continue
             await asyncio.sleep(max(DEBOUNCE_S, min(2 * self.last_us / 1e6, 2.0)))
             self._wanted.clear()
@@ -94,24 +94,26 @@ class Cycle:
         self._loop.hub.push(progress)
 
     def snapshot(self, extra: Job | None = None) -> Any:
-        """The state of now for a plan, with what priorities follow from; `extra` is a job that was not submitted."""
+        """The state of now for a plan, with what priorities and preemptions follow from; `extra` is a job that was not submitted."""
+        from flagplotd.sched.preempt import preemption
         from flagplotd.sched.priority import inputs
         from flagplotd.sched.snapshot import take
 
         state = self._loop.state
         snapshot = take(state, self._loop.now(), self.policy.default_time_s, extra=extra)
         snapshot.inputs = inputs(state, self.policy, self.fairshare)
+        snapshot.preemption = preemption(state, snapshot.now)
         return snapshot
 
     async def _once(self) -> None:
         state = self._loop.state
-        if not state.pending and not self._told:
+        if not (state.pending or state.suspended or self._told):
             return
         snapshot = self.snapshot()
         started = clock.ticks()
-        plan = await self.in_worker(lambda: _plan(snapshot, self.policy))
+        planned: Planned = await self.in_worker(lambda: _plan(snapshot, self.policy))
         self.last_us = int((clock.ticks() - started) * 1e6)
-        await self._loop.ask(Planned(plan.starts, plan.forecasts))
+        await self._loop.ask(planned)
         self._tell()
 
     def _tell(self) -> None:
@@ -122,7 +124,7 @@ class Cycle:
         self._told = forecasts
 
 
-def _plan(snapshot: Any, policy: Policy) -> Plan:
-    from flagplotd.sched.plan import plan
+def _plan(snapshot: Any, policy: Policy) -> Planned:
+    from flagplotd.sched.preempt import planned
 
-    return plan(snapshot, policy)
+    return planned(snapshot, policy)

@@ -48,7 +48,6 @@ def _held(job: Job, node: str) -> list[HeldOnNode]:
     found = []
     for part in job.status.allocation.nodes if job.status.allocation else ():
         if part.node == node:
-            limit = job.time_limit_s
             found.append(
                 HeldOnNode(
                     job.number,
@@ -58,7 +57,7 @@ def _held(job: Job, node: str) -> list[HeldOnNode]:
                     part.cpus,
                     part.memory_mib,
                     tuple((gpu.index, gpu.shards) for gpu in part.gpus),
-                    job.status.start_time + limit if limit else 0,
+                    job.limit_ends,
                 )
             )
     return found

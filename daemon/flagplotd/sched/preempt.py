@@ -1,0 +1,339 @@
+"""Preemption: whom the first blocked jobs in order take the place of, once a plan is made.
+
+Only jobs that wait for nothing but resources are considered, each where its priority puts it: it preempts only where
+the scheduler itself would start it with the victims gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, structs
+
+from flagplot_wire.agentlink import Attempt
+from flagplot_wire.alloc import Allocation, GpuPart
+from flagplot_wire.ids import JobNumber
+from flagplot_wire.indices import mask_of
+from flagplot_wire.job import Forecast, Job, Reason, Why
+from flagplot_wire.job import State as JobState
+from flagplotd.core.preempting import victims_words
+from flagplotd.core.rights import Rights, possible, rights, why_not_victim
+from flagplotd.core.state import NodeUse, State
+from flagplotd.core.stimuli import Planned, Preempt, Start
+from flagplotd.core.suspending import making_room, on_their_way, waited_for
+from flagplotd.sched.victims import Choice, Cost
+from flagplotd.sched.whatif import WhatIf
+
+if TYPE_CHECKING:
+    from flagplotd.sched.plan import Plan, Policy
+    from flagplotd.sched.snapshot import Snapshot, Waiting
+
+MOST_TRIED = 16
+"""Blocked jobs for which victims are looked for in one cycle."""
+MOST_PREEMPTED_FOR = 64
+"""Starts, of elements of arrays too, that victims are chosen for in one cycle."""
+ENOUGH_ASKED = 20_000
+"""After so many questions whether a node has room, what was found is carried out before more is looked for."""
+MOST_CHOICES = 4
+"""Choices of victims, on other nodes each, that are tried for one of them."""
+
+
+class Freed(Struct, frozen=True):
+    """What a node gets back; all that a victim holds there where it is `whole`. `cpus` is a bit mask."""
+
+    node: str
+    cpus: int
+    memory_mib: int = 0
+    gpus: tuple[GpuPart, ...] = ()
+    whole: bool = False
+
+
+class Victim(Struct, frozen=True):
+    """A job that could be preempted now, what that would free, and when it would be gone at the latest."""
+
+    job: Job
+    frees: tuple[Freed, ...]
+    cost: Cost
+    gone_by: int
+
+
+class Preemption(Struct, frozen=True):
+    """What a cycle needs to know. `leaving` are all victims of a job some of which are still on their way out, by
+    its number; `ready` are the jobs whose room is there."""
+
+    rights: Rights
+    victims: tuple[Victim, ...] = ()
+    leaving: dict[JobNumber, tuple[Victim, ...]] = {}
+    ready: frozenset[JobNumber] = frozenset()
+
+
+class Decision(Struct, frozen=True):
+    """Whom to preempt for whom; `given_up` are jobs that could not start although their room was there."""
+
+    preempts: tuple[Preempt, ...] = ()
+    given_up: tuple[JobNumber, ...] = ()
+    gone_by: dict[JobNumber, int] = {}
+
+
+def preemption(state: State, now: int) -> Preemption | None:
+    """What of the state decides preemptions; None where nobody has a right over anybody and nothing is under way."""
+    if not state.given_room and not possible(state):
+        return None
+    of = rights(state)
+    leaving = {
+        number: tuple(_victim(state, of, one, now) for one in making_room(state, state.jobs[number]))
+        for number in sorted(state.given_room)
+        if on_their_way(state, state.jobs[number])
+    }
+    # Nobody is looked at as a victim while nobody waits who has a right over anybody.
+    wanted = any(of.any_right(state.jobs[number]) for number in state.pending)
+    jobs = (state.jobs[number] for number in (sorted(state.active) if wanted else ()))
+    return Preemption(
+        of,
+        tuple(_victim(state, of, job, now) for job in jobs if not _is_safe(state, of, job, now)),
+        leaving,
+        frozenset(state.given_room.difference(leaving)),
+    )
+
+
+def _is_safe(state: State, of: Rights, job: Job, now: int) -> bool:
+    # The room of a suspended job that is waited for is given away already.
+    return bool(why_not_victim(state, of, job, now)) or waited_for(state, job)
+
+
+def _victim(state: State, of: Rights, job: Job, now: int) -> Victim:
+    word, parts = job.status.state, job.status.allocation.nodes if job.status.allocation is not None else ()
+    sleeps = word is JobState.SUSPENDED or (word is JobState.RUNNING and of.mode(job) == "suspend")
+    frees = []
+    for part in parts:
+        cpus = mask_of(part.cpu_ids)
+        if word is JobState.COMPLETING and job.status.suspended_at:
+            cpus = 0
+        elif job.status.suspended_at:
+            cpus &= ~state.use.get(part.node, NodeUse()).cpus
+        freed = Freed(part.node, cpus) if sleeps else Freed(part.node, cpus, part.memory_mib, part.gpus, True)
+        frees.append(freed)
+    # One that is suspended already loses nothing.
+    cost = Cost(int(not job.status.suspended_at), of.rank(job), max(now - job.status.start_time, 0), (job.number,))
+    return Victim(job, tuple(frees), cost, now if sleeps else now + of.grace_s(job))
+
+
+def decide(snapshot: Snapshot, made: Plan, policy: Policy) -> Decision:
+    """After a plan, whose starts count as taken: victims for the first blocked jobs that would start without them."""
+    given = snapshot.preemption
+    if given is None:
+        return Decision()
+    started = {start.number for start in made.starts}
+    found = _Search(snapshot, made, policy, given).search() if given.victims else []
+    preempts = tuple(one for one, _ in found)
+    served = started.union(one.number for one in preempts)
+    gone_by: dict[JobNumber, int] = {}
+    for one, until in found:
+        gone_by[one.number] = max(until, gone_by.get(one.number, 0))
+    return Decision(preempts, tuple(sorted(_waits_for_nothing(given).difference(served))), gone_by)
+
+
+def _waits_for_nothing(given: Preemption) -> frozenset[JobNumber]:
+    """Jobs whose room is there. While others wait for theirs, one of those may have started in it first."""
+    return frozenset() if given.leaving else given.ready
+
+
+class _Search:
+    """One cycle's search for victims. Every preemption that is found counts as done for those behind it."""
+
+    def __init__(self, snapshot: Snapshot, made: Plan, policy: Policy, given: Preemption) -> None:
+        self._policy, self._given = policy, given
+        self._limits = {row.job.number: snapshot.shapes[row.shape].limit for row in snapshot.waiting}
+        self._now = WhatIf(snapshot)
+        self._now.start(made.starts, self._limits)
+        self._victims = list(given.victims)
+        self._asked = 0
+        self._known: dict[int | None, dict[tuple[int, frozenset[int]], bool]] = {}
+        self._in_order()
+        for number, victims in given.leaving.items():
+            self._give(number, victims)
+
+    def _in_order(self) -> None:
+        from flagplotd.sched.order import positions
+        from flagplotd.sched.priority import Inputs
+
+        snapshot = self._now.snapshot
+        inputs = snapshot.inputs or Inputs()
+        order = positions([row.job for row in snapshot.waiting], inputs, self._policy, snapshot.now)
+        snapshot.waiting = [snapshot.waiting[place] for place in order]
+
+    def _give(self, number: JobNumber, victims: tuple[Victim, ...]) -> None:
+        """The room that is being made counts as the job's own already."""
+        after = self._now.copy()
+        after.go(victims)
+        while self._row(number, after) and (allocation := self._would_start(after.snapshot, number)) is not None:
+            after.start((Start(number, allocation),), self._limits)
+            self._now = after
+        if self._now is after:
+            after.park(victims)
+
+    def search(self) -> list[tuple[Preempt, int]]:
+        """Each preemption, and when its last victim is gone at the latest."""
+        found: list[tuple[Preempt, int]] = []
+        hopeless: set[tuple[int, str, str]] = set()
+        for number in self._blocked()[:MOST_TRIED]:
+            while not self._is_enough(len(found)) and (row := self._row(number)) is not None:
+                key = (row.shape, row.job.spec.qos, row.job.spec.partition)
+                one = None if key in hopeless else self._for(row)
+                if one is None:
+                    hopeless.add(key)
+                    break
+                found.append(one)
+        return found
+
+    def _is_enough(self, found: int) -> bool:
+        return found >= MOST_PREEMPTED_FOR or (found > 0 and self._asked > ENOUGH_ASKED)
+
+    def _blocked(self) -> list[JobNumber]:
+        """Who waits for no victims yet and has a right over somebody, in order."""
+        may = dict[tuple[str, str], bool]()
+        given = self._given
+        given_room = given.ready.union(given.leaving).difference(_waits_for_nothing(given))
+        found = []
+        for row in self._now.snapshot.waiting:
+            key = (row.job.spec.qos, row.job.spec.partition)
+            if key not in may:
+                may[key] = any(self._given.rights.may(row.job, one.job) for one in self._victims)
+            if may[key] and row.job.number not in given_room:
+                found.append(row.job.number)
+        return found
+
+    def _row(self, number: JobNumber, there: WhatIf | None = None) -> Waiting | None:
+        waiting = (there or self._now).snapshot.waiting
+        return next((row for row in waiting if row.job.number == number), None)
+
+    def _for(self, row: Waiting) -> tuple[Preempt, int] | None:
+        below = [one for one in self._victims if self._given.rights.may(row.job, one.job)]
+        shut = frozenset[int]()
+        for _ in range(MOST_CHOICES):
+            chosen = self._choose(row, below, shut)
+            if not chosen:
+                return None
+            after = self._now.copy()
+            after.go(chosen)
+            allocation = self._would_start(after.snapshot, row.job.number)
+            if allocation is not None:
+                self._victims = [one for one in self._victims if one not in chosen]
+                after.start((Start(row.job.number, allocation),), self._limits)
+                after.park(chosen)
+                self._now = after
+                for name in (*allocation.names, *(freed.node for one in chosen for freed in one.frees)):
+                    self._known.pop(self._now.row(name), None)
+                attempts = tuple(Attempt(one.job.number, one.job.status.attempt) for one in chosen)
+                return Preempt(row.job.number, attempts, allocation), max(one.gone_by for one in chosen)
+            places = (self._now.row(freed.node) for one in chosen for freed in one.frees)
+            shut |= {place for place in places if place is not None}
+        return None
+
+    def _choose(self, row: Waiting, below: list[Victim], shut: frozenset[int]) -> list[Victim]:
+        """The fewest victims that leave room for the job, on nodes that are not `shut`."""
+        import numpy as np
+
+        now, shape = self._now.snapshot, row.shape
+        open_to = now.allowed[now.s_mask[shape]] * now.up
+        nodes = [int(node) for node in np.flatnonzero(open_to) if int(node) not in shut]
+        on: list[dict[int, Freed]] = []
+        for one in below:
+            places = ((self._now.row(part.node), part) for part in one.frees)
+            on.append({place: part for place, part in places if place is not None})
+
+        def fits(node: int, gone: frozenset[int]) -> bool:
+            self._asked += 1
+            known = self._known.setdefault(node, {})
+            key = (shape, frozenset(below[place].job.number for place in gone))
+            if key not in known:
+                known[key] = has_room(now, shape, node, [on[place][node] for place in gone])
+            return known[key]
+
+        found = Choice(nodes, now.shapes[shape].least, [one.cost for one in below], on, fits).fewest()
+        return [below[place] for place in sorted(found or ())]
+
+    def _would_start(self, snapshot: Snapshot, number: JobNumber) -> Allocation | None:
+        """Where the scheduler would start the job, behind those in front of it."""
+        from dataclasses import replace
+
+        from flagplotd.sched.plan import plan
+
+        place = next(place for place, row in enumerate(snapshot.waiting) if row.job.number == number)
+        front = [*snapshot.waiting[:place], replace(snapshot.waiting[place], count=1)]
+        made = plan(replace(snapshot, waiting=front, idle_forecasts=[]), self._policy)
+        return next((start.allocation for start in made.starts if start.number == number), None)
+
+
+def has_room(now: Snapshot, shape: int, node: int, freed: list[Freed]) -> bool:
+    """Whether a part of a shape fits on a node with what victims free there."""
+    from flagplotd.sched import kernels
+
+    of, need = now.shapes[shape], now.need[shape]
+    cpu = int(now.cpu[node]) + sum(part.cpus.bit_count() for part in freed)
+    mem = int(now.mem[node]) + sum(part.memory_mib for part in freed)
+    jobs = int(now.jobs[node]) - sum(part.whole for part in freed)
+    # Most of what is asked for does not fit: this costs less than the kernel.
+    if of.cpu > cpu or of.mem > mem or (of.exclusive and jobs):
+        return False
+    gfree = now.gfree[node].copy()
+    for part in freed:
+        for gpu in part.gpus:
+            if now.g_ok[node, gpu.index]:
+                gfree[gpu.index] += gpu.shards
+    if of.gpus and sum(count for _, count in of.gpus) > int(((gfree == now.g_of[node]) & (gfree > 0)).sum()):
+        return False
+    return bool(
+        kernels.fits(
+            need, now.kinds[shape], now.counts[shape], cpu, mem, gfree, now.g_of[node], now.g_type[node],
+            now.g_vram[node], int(now.n_cpu[node]), int(now.n_mem[node]), jobs, gfree.copy(),
+        )
+    )  # fmt: skip
+
+
+def planned(snapshot: Snapshot, policy: Policy) -> Planned:
+    """A whole cycle: the plan, and whom to preempt for whom it leaves blocked."""
+    from flagplotd.sched.plan import plan
+
+    policy = guarded(snapshot, policy)
+    made = plan(snapshot, policy)
+    decision = decide(snapshot, made, policy)
+    return Planned(made.starts, told(snapshot, made.forecasts, decision), decision.preempts, decision.given_up)
+
+
+def guarded(snapshot: Snapshot, policy: Policy) -> Policy:
+    """The policy with as many reservations as there are jobs that others were preempted for: those come first, so that
+    nothing takes the room made so far."""
+    first = len(snapshot.inputs.first) if snapshot.inputs is not None else 0
+    return structs.replace(policy, reservations=max(policy.reservations, first))
+
+
+def told(snapshot: Snapshot, forecasts: Iterable[Forecast], decision: Decision) -> tuple[Forecast, ...]:
+    """The forecasts, where those whose room is being made say which victims they wait for."""
+    given = snapshot.preemption
+    if given is None:
+        return tuple(forecasts)
+    leaving = {number: _still_here(victims) for number, victims in given.leaving.items()}
+    for one in decision.preempts:
+        leaving[one.number] = (*leaving.get(one.number, ()), *(victim.number for victim in one.victims))
+    nodes = {one.number: tuple(one.allocation.names) for one in decision.preempts}
+    found = []
+    for forecast in forecasts:
+        victims = leaving.get(forecast.number)
+        if victims:
+            words = Reason(Why.RESOURCES, f"waits for {victims_words(victims)}", victims[:10])
+            others = tuple(reason for reason in forecast.reasons if reason.why not in (Why.RESOURCES, Why.PRIORITY))
+            start = decision.gone_by.get(forecast.number)
+            forecast = structs.replace(
+                forecast,
+                reasons=(words, *others),
+                start=forecast.start if start is None else max(start, snapshot.now + 1),
+                nodes=nodes.get(forecast.number, forecast.nodes),
+            )
+        found.append(forecast)
+    return tuple(found)
+
+
+def _still_here(victims: tuple[Victim, ...]) -> tuple[JobNumber, ...]:
+    return tuple(one.job.number for one in victims if one.job.status.state is JobState.COMPLETING)
