@@ -255,7 +255,7 @@ class Status(Struct, frozen=True, omit_defaults=True):
     `message` is a sentence for the person (why it failed, who cancelled it). `priority` orders pending jobs.
     For an array record `waiting` lists the indices not yet split off, and the counters count its elements.
     `retry_at` is when a job may start again after a launch failure. `parts_ended` names the nodes whose part
-    of a running or completing attempt is known to have ended.
+    of a running or completing attempt is known to have ended. `site_factor` is what an operator adds to its priority.
     """
 
     state: State = State.PENDING
@@ -278,6 +278,7 @@ class Status(Struct, frozen=True, omit_defaults=True):
     retry_at: int = 0
     launch_failures: int = 0
     parts_ended: tuple[str, ...] = ()
+    site_factor: int = 0
 
 
 class Job(Struct, frozen=True, omit_defaults=True):

@@ -15,10 +15,11 @@ _KEYS = {
     "nice": "nice", "priority": "priority", "comment": "comment", "dependency": "dependency", "starttime": "begin",
     "begin": "begin", "cpuspertask": "cpus_per_task", "minmemorynode": "memory", "mem": "memory",
     "gpuspernode": "gpus_per_node", "numnodes": "nodes", "nodes": "nodes", "arraytaskthrottle": "array_limit",
-    "requeue": "requeue",
+    "requeue": "requeue", "account": "account", "qos": "qos", "reservationname": "reservation",
+    "reservation": "reservation", "licenses": "licenses", "sitefactor": "site_factor",
 }  # fmt: skip
 """Keys of `KEY=VALUE` words, as scontrol(1) has them, in lower case."""
-_WHOLE = {"nice", "priority", "cpus_per_task", "array_limit"}
+_WHOLE = {"nice", "priority", "cpus_per_task", "array_limit", "site_factor"}
 
 
 @click.command("update")
@@ -34,6 +35,11 @@ _WHOLE = {"nice", "priority", "cpus_per_task", "array_limit"}
 @click.option("-b", "--begin", help="Begin time.")
 @click.option("--nice", type=int, help="Nice value.")
 @click.option("--priority", type=int, help="Priority (operators).")
+@click.option("--site-factor", type=int, help="Added to the priority (operators).")
+@click.option("-A", "--account", help="Account; an empty one gives the default.")
+@click.option("-q", "--qos", help="QoS; an empty one gives the default.")
+@click.option("--reservation", help="Reservation; an empty one removes it.")
+@click.option("-L", "--licenses", help="Licenses; an empty one removes them.")
 @click.option("--array-limit", type=click.IntRange(0), help="Elements of the array that may run at once; 0: all.")
 @click.option("--comment", help="Comment.")
 @click.option("--requeue/--no-requeue", default=None, help="Start again when the node fails, or not.")

@@ -108,6 +108,7 @@ class State:
     jobs by (user, name) in order; `accounts`, `qos` and `reservations` go by name, `associations` and `usage`
     by `user@account`; `default_accounts` maps users to the accounts of their default associations; `usage_at` is
     when the usage was last decayed; `submitted` counts the pending and running jobs by the keys of `limits.scopes`;
+    `site` holds the site factors that are not 0;
     `due` is a heap of the times at which pending jobs may start; `swept_at`, `used_at` and `planned_at` are when old
     jobs were last forgotten, usage was last looked at and a cycle was last wanted for the passing of time.
     """
@@ -139,3 +140,4 @@ class State:
     swept_at: int = 0
     used_at: int = 0
     planned_at: int = 0
+    site: dict[JobNumber, int] = field(default_factory=dict)

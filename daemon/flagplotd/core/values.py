@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime
 
 from flagplot_wire.errors import Refused
+from flagplot_wire.policy import USE_PARENT
 from flagplot_wire.text import clean
 from flagplot_wire.units import DAY, parse_begin, parse_memory, parse_time_limit
 
@@ -107,6 +108,11 @@ def moment(text: str, now: int) -> int:
     except ValueError:
         return bounded(parse_begin(word, now), text)
     return bounded(int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()), text)
+
+
+def user_shares(text: str) -> int:
+    """Shares of a user; `parent`: those of the account."""
+    return USE_PARENT if text.strip().lower() == "parent" else whole(text, 1)
 
 
 def license_counts(text: str) -> tuple[tuple[str, int], ...]:

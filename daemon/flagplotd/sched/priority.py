@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from msgspec import Struct, structs
 
+from flagplot_wire.ids import JobNumber
 from flagplot_wire.indices import mask_of
 from flagplot_wire.job import Job, Request
 from flagplot_wire.node import Node
@@ -46,7 +47,7 @@ class Inputs(Struct, frozen=True):
     qos: dict[str, int] = {}
     associations: dict[str, int] = {}
     fairshare: dict[str, int] = {}
-    site: dict[int, int] = {}
+    site: dict[JobNumber, int] = {}
 
 
 class _Asked(Struct, frozen=True):
@@ -70,6 +71,7 @@ def inputs(state: State, policy: Policy, memory: Remembered) -> Inputs:
         if policy.weight_association
         else {},
         fairshare=memory.factors(state.accounts, state.associations, state.usage) if fair else {},
+        site=dict(state.site),
     )
 
 

@@ -217,7 +217,8 @@ class Replay:
             return
         waits = job.number in self.state.pending
         if isinstance(body, ev.JobChanged):
-            status: Status = msgspec.structs.replace(job.status, priority=body.status.priority)
+            given = body.status
+            status: Status = msgspec.structs.replace(job.status, priority=given.priority, site_factor=given.site_factor)
             apply(self.state, ev.JobChanged(job.number, status, body.cause, body.by))
             return
         spec = body.spec
