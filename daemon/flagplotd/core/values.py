@@ -120,5 +120,10 @@ def license_counts(text: str) -> tuple[tuple[str, int], ...]:
     counts: dict[str, int] = {}
     for part in text.split(",") if text.strip() else ():
         word, colon, count = part.partition(":")
-        counts[name(word)] = bounded(counts.get(name(word), 0) + (whole(count, 1) if colon else 1), text)
+        try:
+            counts[name(word)] = bounded(counts.get(name(word), 0) + (whole(count, 1) if colon else 1), text)
+        except Refused as wrong:
+            raise bad(
+                f"license {clean(part)!r}: {wrong.message}", wrong.hint or "write for example matlab:2"
+            ) from wrong
     return tuple(counts.items())

@@ -44,10 +44,12 @@ def test_account_and_qos_that_nobody_named() -> None:
     assert drive.job(drive.submit(BOB, account="science", qos="high")).spec.qos == "high"
 
 
-def test_a_cluster_without_policy_takes_any_label() -> None:
+def test_a_cluster_without_policy_takes_any_account_and_the_qos_that_every_slurm_has() -> None:
     drive = Driver(enforce="associations")
-    job = drive.job(drive.submit(ALICE, account="grant-7\x1b", qos="fast"))
-    assert (job.spec.account, job.spec.qos) == ("grant-7\u241b", "fast")
+    job = drive.job(drive.submit(ALICE, account="grant-7\x1b", qos="normal"))
+    assert (job.spec.account, job.spec.qos) == ("grant-7\u241b", "")
+    refused = told(drive.try_submit(ALICE, qos="fast\x1b"))
+    assert refused.startswith("not_found: there is no QoS 'fast\u241b': the cluster has none"), refused
 
 
 def test_enforce() -> None:
