@@ -258,3 +258,21 @@ def test_many_pending_jobs_are_not_scanned() -> None:
     reply = step(drive.state, st.SubmitJob(ADMIN, JobSpec("j", "/", account="physics"), "k"), drive.now).reply
     assert isinstance(reply, Submitted)
     assert drive.state.submitted["account:science"] == 100_001
+
+
+def test_account_qos_reservation_and_licenses_change_as_they_are_submitted() -> None:
+    drive = site(licenses=(("matlab", 4),))
+    drive.change("add", "reservation", "ours", nodes="n1", duration="60", accounts="optics")
+    number = drive.submit(ALICE)
+    assert (drive.job(number).spec.account, drive.job(number).spec.qos) == ("physics", "low")
+    assert drive.update(number, reservation="ours")[0][0] == "not_permitted", "it is for another account"
+    assert drive.update(number, account="optics", qos="", reservation="ours", licenses="matlab:2")[0][0] == ""
+    spec = drive.job(number).spec
+    assert (spec.account, spec.qos, spec.reservation) == ("optics", "high", "ours")
+    assert spec.request.licenses == (LicenseCount("matlab", 2),)
+    assert drive.state.submitted["account:optics"] == 1 and "user:alice@physics" not in drive.state.submitted
+    assert drive.update(number, qos="low")[0][0] == "not_permitted" and drive.last.events == ()
+    assert drive.update(number, licenses="matlab:5")[0][0] == "over_limit"
+    assert drive.update(number, account="", reservation="", licenses="")[0][0] == ""
+    spec = drive.job(number).spec
+    assert (spec.account, spec.qos, spec.reservation, spec.request.licenses) == ("physics", "high", "", ())
