@@ -255,10 +255,10 @@ class Status(Struct, frozen=True, omit_defaults=True):
     `message` is a sentence for the person (why it failed, who cancelled it). `priority` orders pending jobs.
     For an array record `waiting` lists the indices not yet split off, and the counters count its elements.
     `retry_at` is when a job may start again after a launch failure. `parts_ended` names the nodes whose part
-    of a running or completing attempt is known to have ended.
+    of a running or completing attempt is known to have ended. `site_factor` is what an operator adds to its priority.
     `preempted_by` is the job that the attempt made room for, kept until the next start; `victims` are those that a
-    pending job is being given the room of, on the nodes of `room`. `stop_by` is when a preempted job is killed at the latest. `suspended_at`
-    is since when an attempt is stopped (it holds no CPUs then), `suspended_s` how long it was stopped before.
+    pending job is being given the room of, on the nodes of `room`. `stop_by` is when a preempted job is killed at the
+    latest. `suspended_at` is since when an attempt is stopped (it holds no CPUs then), `suspended_s` how long it was stopped before.
     """
 
     state: State = State.PENDING
@@ -287,6 +287,7 @@ class Status(Struct, frozen=True, omit_defaults=True):
     suspended_at: int = 0
     suspended_s: int = 0
     room: tuple[str, ...] = ()
+    site_factor: int = 0
 
 
 class Job(Struct, frozen=True, omit_defaults=True):

@@ -145,9 +145,10 @@ class Partitions(Struct, frozen=True, tag="partitions"):
 
 
 class Policies(Struct, frozen=True, omit_defaults=True, tag="policies"):
-    """Accounts, associations, QoS and reservations."""
+    """Accounts, associations, QoS and reservations; `more` where they did not fit one frame."""
 
     records: tuple[Record, ...] = ()
+    more: bool = False
 
 
 class Priorities(Struct, frozen=True, omit_defaults=True, tag="priorities"):

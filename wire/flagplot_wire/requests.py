@@ -43,7 +43,8 @@ class Act(Struct, frozen=True, omit_defaults=True, tag="act"):
 
 class Update(Struct, frozen=True, omit_defaults=True, tag="update"):
     """`Acted`: change jobs. Only what is not None changes; `time_limit` is text as `-t` takes it, `licenses` as
-    `--licenses` does. An empty account or QoS gives the default, an empty reservation or license none."""
+    `--licenses` does. An empty account or QoS gives the default, an empty reservation or license none. Only operators
+    set `priority` and `site_factor`, which adds to the priority."""
 
     jobs: tuple[str, ...]
     time_limit: str | None = None
@@ -64,6 +65,7 @@ class Update(Struct, frozen=True, omit_defaults=True, tag="update"):
     qos: str | None = None
     reservation: str | None = None
     licenses: str | None = None
+    site_factor: int | None = None
 
 
 class DrainNodes(Struct, frozen=True, tag="drain"):
@@ -138,10 +140,11 @@ class ChangePolicy(Struct, frozen=True, omit_defaults=True, tag="change_policy")
 
 
 class GetPolicy(Struct, frozen=True, omit_defaults=True, tag="policy"):
-    """`Policies`: the records of one kind (empty: all), by name where names are given."""
+    """`Policies`: the records of one kind (empty: all), by name where names are given, without the first `skip`."""
 
     kind: Literal["", "account", "user", "qos", "reservation"] = ""
     names: tuple[str, ...] = ()
+    skip: int = 0
 
 
 class GetPriority(Struct, frozen=True, omit_defaults=True, tag="priority"):

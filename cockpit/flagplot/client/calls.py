@@ -14,7 +14,7 @@ from msgspec import Struct
 from flagplot_wire import replies, requests
 from flagplot_wire.errors import Refused
 from flagplot_wire.job import Forecast, Job, JobSpec, Payload
-from flagplot_wire.policy import FairshareRow, PriorityRow
+from flagplot_wire.policy import FairshareRow, PriorityRow, Record, kind_of
 
 R = TypeVar("R", bound=Struct)
 
@@ -94,8 +94,15 @@ class Calls:
         return await self._ask(request, replies.Acted)
 
     async def policy(self, request: requests.GetPolicy) -> replies.Policies:
-        """Accounts, users, QoS and reservations."""
-        return await self._ask(request, replies.Policies)
+        """Accounts, users, QoS and reservations, all pages of them; one that moves in the order meanwhile stands once."""
+        records: dict[tuple[str, str], Record] = {}
+        seen = 0
+        while True:
+            page = await self._ask(msgspec.structs.replace(request, skip=seen), replies.Policies)
+            records |= {(kind_of(record), record.key): record for record in page.records}
+            seen += len(page.records)
+            if not page.more or not page.records:
+                return replies.Policies(tuple(records.values()))
 
     async def priority(self, jobs: tuple[str, ...] = ()) -> replies.Priorities:
         """The factors of pending jobs, all pages of them; a job that moves in the order meanwhile stands once."""

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from flagplot.script.build import write_dependency
 from flagplot_wire.job import Forecast, Job
-from flagplot_wire.policy import FairshareRow, PriorityRow
+from flagplot_wire.policy import USE_PARENT, FairshareRow, PriorityRow
 from flagplot_wire.replies import NodeView
 
 
@@ -103,7 +103,7 @@ def fairshare_object(row: FairshareRow) -> dict[str, Any]:
         "account": row.account,
         "user": row.user,
         "depth": row.depth,
-        "raw_shares": row.shares,
+        "raw_shares": "parent" if row.shares == USE_PARENT else row.shares,
         "norm_shares": row.norm_shares / 1_000_000,
         "raw_usage": row.usage,
         "effective_usage": row.norm_usage / 1_000_000,

@@ -90,6 +90,10 @@ def put_job(state: State, job: Job) -> None:
         at = due_at(job)
         if at and (before is None or due_at(before) != at):
             heappush(state.due, (at, number))
+    if job.status.site_factor:
+        state.site[number] = job.status.site_factor
+    else:
+        state.site.pop(number, None)
     if job.array_index is not None:
         state.elements.setdefault(job.array_number, {})[job.array_index] = number
     state.next_number = max(state.next_number, number + 1)
@@ -213,6 +217,7 @@ def _forget(state: State, number: JobNumber) -> None:
     state.pending.discard(number)
     state.forecasts.pop(number, None)
     state.live.pop(number, None)
+    state.site.pop(number, None)
     state.elements.pop(number, None)
     if job.array_index is not None and job.array_number in state.elements:
         state.elements[job.array_number].pop(job.array_index, None)

@@ -109,6 +109,7 @@ class State:
     by `user@account`; `default_accounts` maps users to the accounts of their default associations; `usage_at` is
     when the usage was last decayed; `submitted` counts the pending and running jobs by the keys of `limits.scopes`;
     `suspended` lists the suspended jobs and `given_room` the pending ones that others are preempted for;
+    `site` holds the site factors that are not 0;
     `due` is a heap of the times at which pending jobs may start; `swept_at`, `used_at` and `planned_at` are when old
     jobs were last forgotten, usage was last looked at and a cycle was last wanted for the passing of time.
     """
@@ -142,3 +143,4 @@ class State:
     swept_at: int = 0
     used_at: int = 0
     planned_at: int = 0
+    site: dict[JobNumber, int] = field(default_factory=dict)

@@ -121,3 +121,10 @@ def events(path: Path, after: int, limit: int, job: int = 0, node: str = "") -> 
     with reading(path) as db:
         rows = list(db.query(sql, values))
     return [Event(row["seq"], row["time"], body_decoder.decode(row["body"])) for row in reversed(rows)]
+
+
+def journal(path: Path) -> Iterator[Event]:
+    """Every event from the first on, as of one moment."""
+    with reading(path) as db:
+        for seq, time, body in db.execute("SELECT seq, time, body FROM events ORDER BY seq"):
+            yield Event(seq, time, body_decoder.decode(body))
