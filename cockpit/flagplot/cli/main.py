@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "requeue": ("flagplot.cli.act:requeue", "Start jobs again from the beginning."),
     "reservation": ("flagplot.cli.policy:reservation", "Add, modify, remove and show reservations."),
     "resume": ("flagplot.cli.nodes_act:resume", "Give drained nodes back to jobs."),
+    "run": ("flagplot.cli.run:command", "Run a command over a job's nodes, in a job made for it where there is none."),
     "script": ("flagplot.cli.script:command", "Print a job's script."),
     "show": ("flagplot.cli.show:command", "Show a job, node or partition in full; priorities; fair shares."),
     "status": ("flagplot.cli.status:command", "Show the controller and its agents."),

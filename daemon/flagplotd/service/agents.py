@@ -6,8 +6,9 @@ import asyncio
 import itertools
 import logging
 import re
+import secrets
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from msgspec import Struct
 
@@ -16,11 +17,13 @@ from flagplot_wire.codec import BadFrame, Decoder, encode
 from flagplot_wire.errors import Refused
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Job
+from flagplot_wire.streams import FromStreams, ServeClient, StreamsHello
 from flagplot_wire.text import clean
 from flagplotd.core import stimuli as st
 from flagplotd.service import clock
 from flagplotd.service.cleaning import cleaned
 from flagplotd.service.loop import Loop
+from flagplotd.service.relay import NodeStreams
 from flagplotd.service.sizes import size_of
 from flagplotd.service.streams import Stream
 
@@ -54,6 +57,8 @@ class Link:
         self.user = hello.user
         self.heard = clock.ticks()
         self.last_seen = clock.now()
+        self.streams_key = secrets.token_hex(16)
+        self.streams: NodeStreams | None = None
         self.calls: dict[int, asyncio.Future[agentlink.FilePiece]] = {}
 
     def send(self, body: Struct) -> None:
@@ -63,6 +68,8 @@ class Link:
     def close(self) -> None:
         """End the connection and what waits for it."""
         self.stream.close()
+        if self.streams is not None:
+            self.streams.close()
         for call in self.calls.values():
             if not call.done():
                 call.set_exception(Refused("unavailable", f"the agent of {self.node} left while it was asked"))
@@ -75,6 +82,7 @@ class Agents:
         self._loop = loop
         self._settings = settings
         self._calls = itertools.count(1)
+        self.serve_client: Callable[[NodeStreams, ServeClient], None] = lambda _node, _wish: None
         self.links: dict[str, Link] = {}
         self.paths: OrderedDict[tuple[JobNumber, int], tuple[str, str]] = OrderedDict()
         self.last_seen: dict[str, int] = {}
@@ -111,6 +119,28 @@ class Agents:
                 self._leave(link)
             stream.close()
 
+    async def serve_streams(self, stream: Stream) -> None:
+        """Serve the second channel of an agent, which carries its streams; its key ties it to the first one."""
+        decoder: Decoder[Struct] = Decoder(FromStreams)
+        try:
+            async with asyncio.timeout(HELLO_S):
+                frames: list[tuple[int, Struct | Refused]] = []
+                while not frames and (data := await stream.read()):
+                    frames = decoder.feed(data)
+            hello = frames[0][1] if frames else None
+            link = self.links.get(hello.node) if isinstance(hello, StreamsHello) else None
+            if link is None or not isinstance(hello, StreamsHello) or hello.key != link.streams_key:
+                log.warning("refused a channel for streams that no agent was told to open")
+                return
+            if link.streams is not None:
+                link.streams.close()
+            link.streams = NodeStreams(link.node, stream, self.serve_client)
+            await link.streams.run(decoder, frames[1:])
+        except (Refused, TimeoutError) as wrong:
+            log.warning("a channel for streams ended: %s", wrong or "it said nothing in time")
+        finally:
+            stream.close()
+
     async def _hello(
         self, stream: Stream, decoder: Decoder[Struct]
     ) -> tuple[agentlink.AgentHello | None, list[tuple[int, Struct | Refused]]]:
@@ -145,10 +175,10 @@ class Agents:
             return f"another agent speaks for node {node} already (pid {old.pid})"
         return ""
 
-    def _welcome(self, refused: str = "") -> agentlink.AgentWelcome:
+    def _welcome(self, refused: str = "", streams_key: str = "") -> agentlink.AgentWelcome:
         own = self._settings
         return agentlink.AgentWelcome(
-            self._loop.state.epoch, own.cluster, own.heartbeat_s, own.sample_s, own.kill_wait_s, refused
+            self._loop.state.epoch, own.cluster, own.heartbeat_s, own.sample_s, own.kill_wait_s, refused, streams_key
         )
 
     async def _accept(self, stream: Stream, hello: agentlink.AgentHello) -> Link:
@@ -157,7 +187,7 @@ class Agents:
             old.close()
         link = Link(stream, hello)
         self.links[hello.node] = link
-        link.send(self._welcome())
+        link.send(self._welcome(streams_key=link.streams_key))
         joined = st.AgentJoined(
             hello.node,
             cleaned(hello.inventory),
@@ -211,6 +241,8 @@ class Agents:
             case agentlink.Started():
                 self._keep_paths(body)
                 self._loop.post(st.AttemptStarted(link.node, body.number, body.attempt, body.time))
+            case agentlink.StepEnded():
+                self._loop.post(st.StepPartEnded(link.node, cleaned(body.end)))
             case agentlink.Ended():
                 self._loop.post(st.AttemptEnded(link.node, cleaned(body.end)))
             case agentlink.FilePiece():
