@@ -26,7 +26,7 @@ from flagplot_agent.link import Link
 from flagplot_agent.state import AgentState, Key
 from flagplot_agent.steps.files import serve_file
 from flagplot_agent.steps.ports import serve_port
-from flagplot_agent.steps.site import NodeDoor, site_environment
+from flagplot_agent.steps.site import NodeDoor, add_site
 from flagplot_agent.steps.steps import Steps
 from flagplot_agent.steps.streams import NodeStream, Streams
 from flagplot_agent.telemetry.jobs import job_processes
@@ -356,7 +356,7 @@ class Agent:
             "gpus": msgspec.to_builtins(launch.allocation.nodes[launch.node_index].gpus),
         }
         for task in start["recipe"]["tasks"]:
-            task["environment"] |= site_environment(self.config)
+            add_site(task["environment"], self.config)
         self.journal.begin(name, start, launch.payload.script, account.uid)
         self._launches[launch.number, launch.attempt] = start
         self.state.running[launch.number, launch.attempt] = 0

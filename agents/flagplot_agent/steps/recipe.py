@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -28,13 +28,13 @@ def step_recipe(
     machine_cpus: Sequence[int],
     used: Mapping[tuple[str, int], int],
     joins: Sequence[str],
-    site: Mapping[str, str],
+    add: Callable[[dict[str, str]], None],
     now: int,
 ) -> dict[str, Any]:
     """The recipe of this node's part, as `steps.stepper` reads it.
 
     `used` counts how many tasks of the job's running steps were given each (`cpu` or `gpu`, index), so that steps
-    beside each other get different ones while there are some. `site` are variables that this node adds.
+    beside each other get different ones while there are some. `add` puts in the variables that this node gives to all.
     """
     launch, spec = call.launch, call.spec
     assert launch is not None and spec is not None
@@ -53,7 +53,7 @@ def step_recipe(
         bound = msgspec.structs.replace(held, gpus=gpus)
         environment = environment_of(launch, inventory, account, bound, rank, local, now)
         environment |= _step_environment(call, spec, part.tasks, rank, local, gpus)
-        environment |= site
+        add(environment)
         fields = Fields(launch.number, spec.name, launch.user, part.node, node_index=call.part, task=rank)
         argv = list(spec.argv) or ["-" + posixpath.basename(account.shell)]
         tasks.append(

@@ -36,12 +36,20 @@ def site_environment(config: Config) -> dict[str, str]:
         "FLAGPLOT_BIN": str(config.folder / "bin"),
         "OMPI_MCA_plm": "rsh",
         "OMPI_MCA_plm_rsh_agent": launcher,
+        "OMPI_MCA_orte_leave_session_attached": "1",
+        "PRTE_MCA_prte_leave_session_attached": "1",
         "PRTE_MCA_plm": "ssh",
         "PRTE_MCA_plm_ssh_agent": launcher,
         "HYDRA_LAUNCHER": "rsh",
         "HYDRA_LAUNCHER_EXEC": launcher,
         "HYDRA_RMK": "slurm",
     }
+
+
+def add_site(environment: dict[str, str], config: Config) -> None:
+    """Put them into a task's environment, and the commands at the end of its `PATH`."""
+    environment |= site_environment(config)
+    environment["PATH"] = f"{environment['PATH']}:{environment['FLAGPLOT_BIN']}"
 
 
 class NodeDoor:

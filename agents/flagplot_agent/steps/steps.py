@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from flagplot_agent.launch.account import account_of
 from flagplot_agent.steps.recipe import step_recipe
-from flagplot_agent.steps.site import site_environment
+from flagplot_agent.steps.site import add_site
 from flagplot_agent.steps.streams import NodeStream
 from flagplot_wire import agentlink as al
 from flagplot_wire.errors import Refused
@@ -99,7 +99,7 @@ class Steps:
         )
         return step_recipe(
             call, self._agent.sampler.inventory, account_of(call.launch), sorted(os.sched_getaffinity(0)), used, joins,
-            site_environment(self._agent.config), int(time.time()),
+            lambda environment: add_site(environment, self._agent.config), int(time.time()),
         )  # fmt: skip
 
     async def _start(self, recipe: dict[str, Any], client: socket.socket) -> Running:

@@ -31,7 +31,12 @@ async def start(asking: Asking, request: StartStep) -> StepStarted:
         raise Refused("bad_request", "the step's arguments and environment are larger than 2 MiB", "export less")
     reply = await server.loop.begin_step(st.BeginStep(asking.who, request.job, spec, request.as_owner))
     step = reply.step
-    launch = server.dispatch.step_launch(server.state.jobs[step.number], dict(spec.environment))
+    job = server.state.jobs[step.number]
+    environment = dict(spec.environment)
+    if spec.kind == "shell":
+        payload = await server.dispatch.payloads.get(job.array_number or job.number)
+        environment = {**(payload.environment if payload else {}), **environment}
+    launch = server.dispatch.step_launch(job, environment)
     opened: list[tuple[NodeStreams, int]] = []
     try:
         for index, part in enumerate(step.parts):
