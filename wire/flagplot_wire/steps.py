@@ -41,7 +41,7 @@ class StepSpec(Struct, frozen=True, omit_defaults=True):
     stderr: str = ""
     input: str = ""
     append: bool = False
-    kill_on_bad_exit: bool = True
+    kill_on_bad_exit: bool = False
     kind: Literal["run", "shell", "launcher"] = "run"
 
 

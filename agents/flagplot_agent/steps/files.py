@@ -27,7 +27,7 @@ async def serve_file(stream: NodeStream, call: ConnectFile) -> None:
     finally:
         theirs.close()
     reader, writer = await asyncio.open_connection(sock=ours)
-    carrying = asyncio.create_task(stream.join(reader, writer))
+    carrying = asyncio.create_task(stream.join(reader, writer, last=False))
     try:
         assert process.stderr is not None
         told = (await process.stderr.read(4096)).decode("utf-8", "replace").strip()

@@ -67,6 +67,8 @@ class Stepper:
         self.kill_at: float | None = None
         self.give_up_at: float | None = None
         self.cause = "exited"
+        self.culled = False
+        """The others were ended because one failed: their signals are not what the step ended with."""
         self.exit_code = self.signal = self.cpu_ms = self.memory_peak_mib = 0
         self.message = ""
         wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -263,10 +265,12 @@ class Stepper:
         code = 128 + number if number else code
         self.cpu_ms += int((usage.ru_utime + usage.ru_stime) * 1000)
         self.memory_peak_mib = max(self.memory_peak_mib, usage.ru_maxrss // 1024)
-        if self.cause != "launch_failed" and code > self.exit_code:
+        culled = self.culled and number in (signal.SIGTERM, signal.SIGKILL)
+        if self.cause != "launch_failed" and code > self.exit_code and not culled:
             self.exit_code, self.signal = code, number
         self.tell(protocol.news(event="exited", rank=task.rank, code=code, signal=number))
         if code and self.tasks and self.recipe["kill_on_bad_exit"] and self.kill_at is None:
+            self.culled = True
             self.send(signal.SIGTERM)
             self.kill_at = time.monotonic() + self.recipe["kill_wait_s"]
 

@@ -41,8 +41,11 @@ class NodeStream:
                 self.changed.clear()
                 await self.changed.wait()
 
-    async def join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Carry bytes both ways until both sides have ended; raises OSError or `Refused` when one is gone."""
+    async def join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, last: bool = True) -> None:
+        """Carry bytes both ways until both sides have ended; raises OSError or `Refused` when one is gone.
+
+        Without `last` the end of what is read here is left for the caller to say: it may be no good end.
+        """
 
         async def inwards() -> None:
             reads = True
@@ -60,7 +63,8 @@ class NodeStream:
         async def outwards() -> None:
             while data := await reader.read(ws.PIECE):
                 await self.write(data)
-            self.end.finish()
+            if last:
+                self.end.finish()
 
         tasks = [asyncio.create_task(inwards()), asyncio.create_task(outwards())]
         try:

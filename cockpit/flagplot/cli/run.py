@@ -32,7 +32,6 @@ OWN = {
     "--pty": False,
     "--kill-on-bad-exit": False,
     "-K": False,
-    "--no-kill-on-bad-exit": False,
     "--jobid": True,
     "--help": False,
     "-h": False,
@@ -50,9 +49,7 @@ class RunCommand(SubmitCommand):
 )
 @click.option("-l", "--label", is_flag=True, help="Write each line behind the rank of its task.")
 @click.option("--pty", is_flag=True, help="Give the task a terminal.")
-@click.option(
-    "-K", "--kill-on-bad-exit/--no-kill-on-bad-exit", default=True, help="End all tasks when one fails (the default)."
-)
+@click.option("-K", "--kill-on-bad-exit", is_flag=True, help="End all tasks when one fails.")
 @click.option("--jobid", metavar="JOB", help="Run in this running job of yours.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[OPTIONS] COMMAND [ARGS]...")
 @click.pass_context
@@ -66,7 +63,7 @@ def command(
     own, rest = split_own(list(words), OWN)
     label = label or "--label" in own or "-l" in own
     pty = pty or "--pty" in own
-    kill = kill_on_bad_exit and "--no-kill-on-bad-exit" not in own
+    kill = kill_on_bad_exit or "--kill-on-bad-exit" in own or "-K" in own
     given, argv = parse_arguments(rest)
     if not argv:
         raise Refused("usage", "no command was given", "flagplot run [OPTIONS] COMMAND")

@@ -11,13 +11,14 @@ import termios
 import threading
 import tty
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 
 from flagplot.client.steps import StepClient
 from flagplot_wire.text import clean
 
 PIECE = 32 * 1024
+_TAKEN = ("INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "CONT")
 
 
 class Printer:
@@ -75,8 +76,41 @@ def raw_terminal(wanted: bool) -> Iterator[None]:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
-def feed(step: StepClient) -> None:
-    """Hand standard input over from a thread of its own, which nobody waits for."""
+@contextmanager
+def feeding(step: StepClient) -> Iterator[None]:
+    """Hand standard input over: a terminal's keys as the loop hears them, so that none is taken after the end;
+    anything else from a thread of its own, which nobody waits for."""
+    loop = asyncio.get_running_loop()
+    if not sys.stdin.isatty():
+        feed_from_thread(step)
+        yield
+        return
+    keys: asyncio.Queue[bytes] = asyncio.Queue()
+
+    def pressed() -> None:
+        try:
+            data = os.read(0, PIECE)
+        except OSError:
+            data = b""
+        if not data:
+            loop.remove_reader(0)
+        keys.put_nowait(data)
+
+    async def pass_on() -> None:
+        while True:
+            await step.write(await keys.get())
+
+    passing = asyncio.create_task(pass_on())
+    loop.add_reader(0, pressed)
+    try:
+        yield
+    finally:
+        loop.remove_reader(0)
+        passing.cancel()
+
+
+def feed_from_thread(step: StepClient) -> None:
+    """Hand standard input over, whatever it is."""
     loop = asyncio.get_running_loop()
 
     def work() -> None:
@@ -103,7 +137,8 @@ def window() -> tuple[int, int]:
     return size.lines, size.columns
 
 
-def forward_signals(step: StepClient, pty: bool) -> None:
+@contextmanager
+def forwarding_signals(step: StepClient, pty: bool) -> Iterator[None]:
     """Ctrl-C once asks the tasks to end, twice kills them; the rest goes to them as it comes."""
     loop = asyncio.get_running_loop()
     asked = 0
@@ -120,7 +155,7 @@ def forward_signals(step: StepClient, pty: bool) -> None:
     loop.add_signal_handler(signal.SIGINT, interrupt)
     for number in (signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, lambda: step.command(do="end"))
-    for name in ("QUIT", "USR1", "USR2", "CONT"):
+    for name in _TAKEN[3:]:
         loop.add_signal_handler(getattr(signal, f"SIG{name}"), partial(step.command, do="signal", signal=name))
     if pty:
 
@@ -128,15 +163,20 @@ def forward_signals(step: StepClient, pty: bool) -> None:
             rows, columns = window()
             step.command(do="resize", rows=rows, columns=columns)
 
+        before = signal.getsignal(signal.SIGWINCH)
         loop.add_signal_handler(signal.SIGWINCH, resized)
+    try:
+        yield
+    finally:
+        for name in (*_TAKEN, *(["WINCH"] if pty else [])):
+            loop.remove_signal_handler(getattr(signal, f"SIG{name}"))
+        if pty:
+            signal.signal(signal.SIGWINCH, before)
 
 
 async def on_this_terminal(step: StepClient, printer: Printer, pty: bool, stdin: bool = True) -> int:
     """Carry a started step until it ends; returns its exit code."""
-    forward_signals(step, pty)
-    with raw_terminal(pty):
-        if stdin:
-            feed(step)
+    with forwarding_signals(step, pty), raw_terminal(pty), feeding(step) if stdin else nullcontext():
         code = await step.run()
     printer.flush()
     return code

@@ -41,7 +41,7 @@ class StepClient:
         self._first = 0
         self.step: Step | None = None
         self.exit_code = 0
-        self.kill_on_bad_exit = True
+        self.kill_on_bad_exit = False
         self._ending = False
         self._commands: set[asyncio.Future[None]] = set()
 
@@ -101,12 +101,14 @@ class StepClient:
             case "failed":
                 self._told(f"{node}: {news['message']}")
             case "ended":
-                self.exit_code = max(self.exit_code, int(news["exit_code"]))
+                if not (self._ending and self.exit_code and news["cause"] == "cancelled"):
+                    self.exit_code = max(self.exit_code, int(news["exit_code"]))
                 return True
         return False
 
     def _failed(self, node: str, code: int, rank: int | None = None, number: int = 0) -> None:
-        self.exit_code = max(self.exit_code, code)
+        if not (self._ending and self.exit_code):
+            self.exit_code = max(self.exit_code, code)
         if rank is not None and not self._ending:
             how = f"signal {number}" if number else f"exit code {code}"
             self._told(f"task {rank} on {node} ended with {how}")
