@@ -150,7 +150,9 @@ def part_of_step_ended(step: Stepper, stimulus: StepPartEnded) -> None:
     }
     if len(ended) == len(names):
         final: Final = "COMPLETED" if not worst.exit_code and end.cause == "exited" else "FAILED"
-        if end.cause == "cancelled":
+        job = step.state.jobs.get(end.number)
+        with_its_job = worst.signal and job is not None and job.status.state is not JobState.RUNNING
+        if end.cause == "cancelled" or with_its_job:
             final = "CANCELLED"
         changes |= {"state": final, "end_time": max(record.start_time, min(end.time or step.now, step.now))}
     step.emit(ev.StepChanged(msgspec.structs.replace(record, **changes)))
