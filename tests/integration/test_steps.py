@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -82,14 +84,18 @@ def test_output_files_are_written_on_the_nodes(fleet: Cluster, held: int) -> Non
 
 
 def test_steps_beside_each_other_get_different_gpus(fleet: Cluster) -> None:
-    done = fleet.run("run", "-n2", "-N1", "--gpus-per-task=1", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES $SLURM_STEP_GPUS")
+    done = fleet.run(
+        "run", "-n2", "-N1", "--gpus-per-task=1", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES $SLURM_STEP_GPUS"
+    )
     lines = done.stdout.splitlines()
     assert done.returncode == 0 and len(lines) == 2 and len(set(lines)) == 2, done.stderr
 
 
 def test_a_script_runs_steps_without_a_key_of_its_own(fleet: Cluster) -> None:
     script = fleet.work / "steps.sh"
-    body = 'unset FLAGPLOT_DATA_DIR\nexport HOME=/nonexistent\nflagplot run -l sh -c \'echo $SLURM_STEP_ID\'\necho rc=$?\n'
+    body = (
+        "unset FLAGPLOT_DATA_DIR\nexport HOME=/nonexistent\nflagplot run -l sh -c 'echo $SLURM_STEP_ID'\necho rc=$?\n"
+    )
     script.write_text(f"#!/bin/sh\n#SBATCH -N2 -n2 -o steps.out\n{body}")
     number = fleet.submit(str(script))
     fleet.wait_state(number, "COMPLETED")
@@ -171,7 +177,7 @@ class Terminal:
         self.master, slave = pty.openpty()
         self.process = subprocess.Popen(
             [RUN, *args], env=fleet.environment, cwd=fleet.work, stdin=slave, stdout=slave, stderr=slave,
-            start_new_session=True, preexec_fn=lambda: os.login_tty(0) if hasattr(os, "login_tty") else None,
+            start_new_session=True,
         )  # fmt: skip
         os.close(slave)
         self.text = ""
@@ -206,7 +212,7 @@ def test_a_shell_is_inside_the_job(fleet: Cluster, held: int) -> None:
     refused = fleet.run("shell", str(held))
     assert refused.returncode == 2 and "needs a terminal" in refused.stderr
     terminal = Terminal(fleet, "shell", str(held), "-w", "gpu02")
-    terminal.type("echo \"job-$SLURM_JOB_ID on $FLAGPLOT_NODE\"; exit\n")
+    terminal.type('echo "job-$SLURM_JOB_ID on $FLAGPLOT_NODE"; exit\n')
     terminal.see(f"job-{held} on gpu02")
     assert terminal.end() == 0
 
@@ -266,3 +272,66 @@ def test_a_file_is_sent_to_every_node_and_summed(fleet: Cluster, held: int, tmp_
     assert "on 2 nodes, sha256" in told and target.read_bytes() == (fleet.work / "data").read_bytes()
     refused = fleet.run("bcast", "--jobid", str(held), "data", str(target))
     assert refused.returncode == 3 and "exists already" in refused.stderr
+
+
+@pytest.mark.skipif(shutil.which("ssh") is None, reason="there is no ssh client here")
+def test_the_real_ssh_client_gets_into_the_job(fleet: Cluster, held: int) -> None:
+    config = fleet.work / "ssh_config"
+    config.write_text(fleet.cli("ssh-config") + "\n")
+
+    def ssh(*args: str, text: str = "") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["ssh", "-F", str(config), *args], env=fleet.environment, input=text, capture_output=True, text=True,
+            timeout=40, check=False,
+        )  # fmt: skip
+
+    done = ssh(f"flagplot-{held}.gpu02", "echo in $SLURM_JOB_ID on $FLAGPLOT_NODE; cat; exit 5", text="abc")
+    assert (done.returncode, done.stdout) == (5, f"in {held} on gpu02\nabc"), done.stderr
+    done = ssh("-tt", f"flagplot-{held}", "tty")
+    assert done.returncode == 0 and "/dev/pts/" in done.stdout
+    refused = ssh("flagplot-999999", "true")
+    assert refused.returncode == 255 and "job 999999" in refused.stderr
+    there, here = free_port(), free_port()
+    serve = f"python3 -m http.server {there} --bind 127.0.0.1 >/dev/null 2>&1"
+    forwarding = subprocess.Popen(
+        ["ssh", "-F", str(config), "-L", f"{here}:localhost:{there}", f"flagplot-{held}", serve],
+        env=fleet.environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+
+        def page() -> bool:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{here}/", timeout=10) as answer:
+                    return bool(answer.status == 200)
+            except OSError:
+                return False
+
+        assert wait_until(page, 20, "the page through ssh -L")
+    finally:
+        forwarding.terminate()
+        forwarding.wait(20)
+
+
+def resident(fleet: Cluster) -> int:
+    """MiB of the controller."""
+    pid = json.loads((fleet.data_dir / "controller.json").read_text())["pid"]
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmRSS"))
+
+
+def test_a_reader_that_stops_holds_up_itself_alone(fleet: Cluster, held: int) -> None:
+    memory = resident(fleet)
+    stuck = subprocess.Popen(
+        [RUN, "run", "--jobid", str(held), "cat", "/dev/zero"], env=fleet.environment, cwd=fleet.work,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        assert stuck.stdout is not None and stuck.stdout.read(1 << 20)
+        for _ in range(5):
+            assert in_job(fleet, held, "-l", "echo", "on").stdout.count("on\n") == 4
+        status = fleet.json("status")
+        assert all(agent["responding"] for agent in status["agents"])
+        assert resident(fleet) - memory < 40
+    finally:
+        stuck.kill()
+        stuck.communicate(timeout=20)

@@ -51,7 +51,7 @@ async def _forward(
         if found.jobs and str(found.jobs[0].status.state) != "RUNNING":
             raise Refused("not_running", f"job {job} is {str(found.jobs[0].status.state).lower()}, not running")
         if stdio:
-            await _one(connection, OpenPort(job, 0, pairs[0][1], node, as_owner), *await _standard())
+            await _one(connection, OpenPort(job, 0, pairs[0][1], node, as_owner), *await standard_streams())
             return
         servers = [await _listen(connection, job, one, node, as_owner) for one in pairs]
         await connection.closed.wait()
@@ -95,7 +95,8 @@ async def _one(
         stream.close()
 
 
-async def _standard() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def standard_streams() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Standard input and output (pipes or sockets) as streams."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)

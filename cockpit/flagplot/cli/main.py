@@ -42,6 +42,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "script": ("flagplot.cli.script:command", "Print a job's script."),
     "shell": ("flagplot.cli.shell:command", "Open a shell inside a running job."),
     "show": ("flagplot.cli.show:command", "Show a job, node or partition in full; priorities; fair shares."),
+    "ssh-config": ("flagplot.cli.ssh_config:command", "Print a block for ~/.ssh/config that leads into jobs."),
+    "ssh-proxy": ("flagplot.cli.ssh_config:proxy", "Speak SSH for one job; ssh calls it."),
     "status": ("flagplot.cli.status:command", "Show the controller and its agents."),
     "submit": ("flagplot.cli.submit:command", "Submit a job script."),
     "up": ("flagplot.cli.up:command", "Start a cluster on this machine and open the cockpit."),
