@@ -55,7 +55,7 @@ class JobView(MainView):
         Binding("p", "select('why')", "Why"),
         Binding("y", "select('script')", "Script"),
         Binding("d", "select('detail')", "Detail", show=False),
-        Binding("u", "select('usage')", "Usage", show=False),
+        Binding("i", "select('usage')", "Usage", show=False),
         Binding("s", "shell", "Shell", show=False),
     ]
 
