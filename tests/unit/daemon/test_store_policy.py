@@ -105,7 +105,7 @@ async def test_a_file_of_the_first_schema_gains_the_tables(tmp_path: Path) -> No
     assert store.load(Settings()).qos["high"] == HIGH
     store.close()
     version = sqlite3.connect(tmp_path / "flagplot.db").execute("PRAGMA user_version").fetchone()[0]
-    assert version == SCHEMA == 2
+    assert version == SCHEMA == 3
 
 
 def test_the_first_migration_stays_as_released() -> None:
