@@ -335,3 +335,13 @@ def test_a_reader_that_stops_holds_up_itself_alone(fleet: Cluster, held: int) ->
     finally:
         stuck.kill()
         stuck.communicate(timeout=20)
+
+
+def test_a_step_is_in_its_jobs_control_groups(fleet: Cluster) -> None:
+    (fleet.work / "group.sh").write_text(
+        "#!/bin/sh\n#SBATCH -n1 -o group.out\ncat /proc/self/cgroup; echo --; flagplot run cat /proc/self/cgroup\n"
+    )
+    number = fleet.submit(str(fleet.work / "group.sh"))
+    fleet.wait_state(number, "COMPLETED")
+    own, _, steps_own = (fleet.work / "group.out").read_text().partition("--\n")
+    assert own and own == steps_own

@@ -253,6 +253,10 @@ class Stepper:
 
     def task_ended(self, task: Task, status: int, usage: Any) -> None:
         """Note the end of a task, once its last output is on its way."""
+        for starting in [one for one, of in self.starting.items() if of is task]:
+            # It is dead, so its word about its start is all there.
+            while starting in self.starting:
+                self.advance(starting)
         for descriptor in list(task.outputs):
             # What a pipe holds; a process left behind may write for ever.
             for _ in range(4):
@@ -268,7 +272,8 @@ class Stepper:
         culled = self.culled and number in (signal.SIGTERM, signal.SIGKILL)
         if self.cause != "launch_failed" and code > self.exit_code and not culled:
             self.exit_code, self.signal = code, number
-        self.tell(protocol.news(event="exited", rank=task.rank, code=code, signal=number))
+        if self.cause != "launch_failed":
+            self.tell(protocol.news(event="exited", rank=task.rank, code=code, signal=number))
         if code and self.tasks and self.recipe["kill_on_bad_exit"] and self.kill_at is None:
             self.culled = True
             self.send(signal.SIGTERM)
