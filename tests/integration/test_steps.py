@@ -125,6 +125,31 @@ def test_ctrl_c_while_it_waits_cancels(fleet: Cluster) -> None:
     assert waiting.returncode == 130 and fleet.state(job) == "CANCELLED"
 
 
+def test_a_step_is_watched_by_another(fleet: Cluster, held: int) -> None:
+    gate = fleet.work / "gate"
+    script = f"echo before-$SLURM_PROCID; until [ -e {gate} ]; do sleep 0.05; done; echo after; exit $SLURM_PROCID"
+    running = subprocess.Popen(
+        [RUN, "run", "--jobid", str(held), "sh", "-c", script], env=fleet.environment, cwd=fleet.work,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    assert running.stdout is not None and running.stdout.readline().startswith("before-")
+    watching = subprocess.Popen(
+        [RUN, "attach", "-l", str(held)],
+        env=fleet.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert watching.stdout is not None
+    seen = sorted(watching.stdout.readline() for _ in range(4))
+    assert seen == [f"{rank}: before-{rank}\n" for rank in range(4)]
+    gate.touch()
+    assert sorted(watching.communicate(timeout=20)[0].splitlines()) == [f"{rank}: after" for rank in range(4)]
+    assert (watching.returncode, running.wait(20)) == (3, 3)
+    gone = fleet.run("attach", f"{held}.9999")
+    assert gone.returncode == 3 and "does not run" in gone.stderr
+
+
 def test_ctrl_c_asks_once_and_kills_twice(fleet: Cluster, held: int) -> None:
     script = 'trap "echo asked" INT; echo ready; while :; do sleep 0.1; done'
     running = subprocess.Popen(

@@ -226,6 +226,14 @@ class StartStep(Struct, frozen=True, tag="start_step"):
     as_owner: bool = False
 
 
+class WatchStep(Struct, frozen=True, tag="watch_step"):
+    """`StepStarted`: watch a running step (-1: the last one begun); streams as with `StartStep`."""
+
+    job: str
+    step: int
+    stream: int
+
+
 class OpenPort(Struct, frozen=True, omit_defaults=True, tag="open_port"):
     """`Opened`: stream `stream` is a TCP connection to a port on a node of the job (empty: its first)."""
 
@@ -299,6 +307,7 @@ AnyRequest = (
     | GetStatus
     | Shutdown
     | StartStep
+    | WatchStep
     | OpenPort
     | OpenFile
     | GetSteps

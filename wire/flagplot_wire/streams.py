@@ -53,7 +53,7 @@ StreamFrame = StreamData | StreamCredit | StreamEnd
 
 
 class ConnectStep(Struct, frozen=True, omit_defaults=True, tag="connect_step"):
-    """To the agent: this node's part of a step. `launch` starts it (None: it runs already and is joined again)."""
+    """To the agent: this node's part of a step. `launch` starts it (None: it runs already and is watched)."""
 
     stream: int
     number: JobNumber

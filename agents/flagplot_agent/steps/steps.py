@@ -17,6 +17,7 @@ from flagplot_agent.launch.account import account_of
 from flagplot_agent.steps.recipe import step_recipe
 from flagplot_agent.steps.site import add_site
 from flagplot_agent.steps.streams import NodeStream
+from flagplot_agent.steps.tap import Tap
 from flagplot_wire import agentlink as al
 from flagplot_wire.errors import Refused
 from flagplot_wire.ids import JobNumber
@@ -42,6 +43,7 @@ class Running:
         self.process = process
         self.recipe = recipe
         self.ended = asyncio.Event()
+        self.tap: Tap | None = None
 
 
 class Steps:
@@ -55,9 +57,15 @@ class Steps:
     async def serve(self, stream: NodeStream, call: ConnectStep) -> None:
         """Start a part, carry its stream, report its end."""
         key = (call.number, call.attempt, call.step)
+        if call.launch is None:
+            running = self._running.get(key)
+            if running is None or running.tap is None:
+                raise Refused("not_running", f"step {call.number}.{call.step} does not run here")
+            await running.tap.show(stream)
+            return
         theirs = None
         try:
-            if call.launch is None or call.spec is None or key in self._running:
+            if call.spec is None or key in self._running:
                 raise Refused("bad_request", "this step runs already")
             joins = await self._joins(call)
             recipe = self._recipe(call, joins)
@@ -74,7 +82,8 @@ class Steps:
         watching = asyncio.create_task(self._watch(key, running))
         try:
             reader, writer = await asyncio.open_connection(sock=ours)
-            await stream.join(reader, writer)
+            running.tap = Tap(reader)
+            await stream.join(running.tap, writer)
         finally:
             await watching
 

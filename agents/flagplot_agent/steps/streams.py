@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 import asyncssh
 
@@ -15,6 +15,13 @@ from flagplot_wire.errors import Refused
 
 log = logging.getLogger("flagplot-agent")
 SUBSYSTEM = "flagplot-streams"
+
+
+class Readable(Protocol):
+    """What bytes are read from."""
+
+    async def read(self, count: int, /) -> bytes:
+        """Some bytes; empty at the end."""
 
 
 class NodeStream:
@@ -41,7 +48,7 @@ class NodeStream:
                 self.changed.clear()
                 await self.changed.wait()
 
-    async def join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, last: bool = True) -> None:
+    async def join(self, reader: Readable, writer: asyncio.StreamWriter, last: bool = True) -> None:
         """Carry bytes both ways until both sides have ended; raises OSError or `Refused` when one is gone.
 
         Without `last` the end of what is read here is left for the caller to say: it may be no good end.

@@ -157,8 +157,8 @@ class Calls:
         """End an interactive job."""
         return await self._ask(requests.EndJob(job, exit_code), replies.Acted)
 
-    async def start_step(self, request: requests.StartStep) -> replies.StepStarted:
-        """Start a step; its streams must be there already."""
+    async def start_step(self, request: requests.StartStep | requests.WatchStep) -> replies.StepStarted:
+        """Start a step, or watch one; its streams must be reserved already."""
         return await self._ask(request, replies.StepStarted)
 
     async def opened(self, request: requests.OpenPort | requests.OpenFile) -> replies.Opened:

@@ -15,7 +15,7 @@ from flagplot.client.calls import Calls
 from flagplot.client.connection import Connection
 from flagplot.client.streams import ByteStream
 from flagplot_wire.errors import Refused
-from flagplot_wire.requests import StartStep
+from flagplot_wire.requests import StartStep, WatchStep
 from flagplot_wire.steps import Step, StepSpec
 
 _HEAD = struct.Struct(">cI")
@@ -51,6 +51,15 @@ class StepClient:
         self._first = streams.reserve()
         self.kill_on_bad_exit = spec.kill_on_bad_exit
         reply = await Calls(self._connection).start_step(StartStep(job, spec, self._first, as_owner))
+        self.step = reply.step
+        self._streams = [streams.at(self._first + place) for place in range(len(reply.step.parts))]
+        return reply.step
+
+    async def watch(self, job: str, step: int) -> Step:
+        """Watch a running step instead (-1: the last one); raises `Refused`."""
+        streams = self._connection.streams
+        self._first = streams.reserve()
+        reply = await Calls(self._connection).start_step(WatchStep(job, step, self._first))
         self.step = reply.step
         self._streams = [streams.at(self._first + place) for place in range(len(reply.step.parts))]
         return reply.step

@@ -60,6 +60,7 @@ HANDLERS: dict[type, Handler] = {
     rq.GetStatus: status.handle,
     rq.Shutdown: shutdown.handle,
     rq.StartStep: steps.start,
+    rq.WatchStep: steps.watch,
     rq.OpenPort: steps.open_port,
     rq.OpenFile: steps.open_file,
     rq.GetSteps: steps.steps,

@@ -9,7 +9,7 @@ from flagplot_wire.errors import Refused
 from flagplot_wire.job import Job
 from flagplot_wire.job import State as JobState
 from flagplot_wire.replies import Acted, Opened, Steps, StepStarted
-from flagplot_wire.requests import CancelStep, Claim, EndJob, GetSteps, OpenFile, OpenPort, StartStep
+from flagplot_wire.requests import CancelStep, Claim, EndJob, GetSteps, OpenFile, OpenPort, StartStep, WatchStep
 from flagplot_wire.steps import StepEnd
 from flagplotd.core import stimuli as st
 from flagplotd.service.context import Asking
@@ -53,6 +53,23 @@ async def start(asking: Asking, request: StartStep) -> StepStarted:
     for index, (node, there) in enumerate(opened):
         node.send(ws.ConnectStep(there, step.number, step.attempt, step.step, launch, slim, step.parts, index))
     return reply
+
+
+async def watch(asking: Asking, request: WatchStep) -> StepStarted:
+    """Connect the client to the parts of a running step that have not ended, to see what they write."""
+    job = await find_one(asking, request.job)
+    owner_or_operator(asking, job)
+    running = asking.server.state.steps.get(job.number, {})
+    step = running.get(request.step if request.step >= 0 else max(running, default=-1))
+    if step is None:
+        what = f"step {job.display_id}.{request.step}" if request.step >= 0 else f"a step of job {job.display_id}"
+        raise Refused("not_running", f"{what} does not run", "flagplot show job lists the steps")
+    parts = tuple(part for part in step.parts if part.node not in step.ended)
+    for index, part in enumerate(parts):
+        node = _streams(asking, part.node)
+        there = asking.streams.open(request.stream + index, node, part.node)
+        node.send(ws.ConnectStep(there, step.number, step.attempt, step.step))
+    return StepStarted(replace(step, parts=parts))
 
 
 def _streams(asking: Asking, name: str) -> NodeStreams:
