@@ -370,3 +370,23 @@ def test_a_step_is_in_its_jobs_control_groups(fleet: Cluster) -> None:
     fleet.wait_state(number, "COMPLETED")
     own, _, steps_own = (fleet.work / "group.out").read_text().partition("--\n")
     assert own and own == steps_own
+
+
+def test_a_step_ends_with_its_agent_and_the_job_goes_on(fleet: Cluster) -> None:
+    number = fleet.submit("-w", "gpu03", "-o", "/dev/null", "--wrap", "sleep 600")
+    fleet.wait_state(number, "RUNNING")
+    running = subprocess.Popen(
+        [RUN, "run", "--jobid", str(number), "sh", "-c", "echo ready; exec sleep 619.25"], env=fleet.environment,
+        cwd=fleet.work, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert running.stdout is not None and running.stdout.readline() == "ready\n"
+    agent = json.loads((fleet.data_dir / "run" / "agent-gpu03.json").read_text())["pid"]
+    os.kill(agent, signal.SIGKILL)
+    told = running.communicate(timeout=20)[1]
+    assert running.returncode == 1 and "gpu03" in told
+    fleet.cli("up", "--detach")
+    wait_until(lambda: steps(fleet, number)[0]["state"] != "RUNNING", 30, "the end of the step")
+    assert steps(fleet, number)[0]["message"] == "the agent of gpu03 was restarted"
+    assert fleet.state(number) == "RUNNING"
+    assert in_job(fleet, number, "echo", "again").stdout == "again\n"
+    fleet.cli("cancel", str(number))

@@ -17,6 +17,7 @@ from flagplot_wire.codec import BadFrame, Decoder, encode
 from flagplot_wire.errors import Refused
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Job
+from flagplot_wire.steps import StepEnd
 from flagplot_wire.streams import FromStreams, ServeClient, StreamsHello
 from flagplot_wire.text import clean
 from flagplotd.core import stimuli as st
@@ -86,6 +87,7 @@ class Agents:
         self.links: dict[str, Link] = {}
         self.paths: OrderedDict[tuple[JobNumber, int], tuple[str, str]] = OrderedDict()
         self.last_seen: dict[str, int] = {}
+        self._pids: dict[str, int] = {}
 
     def send(self, node: str, body: Struct) -> bool:
         """Send a frame to a node's agent; False when it is not connected."""
@@ -199,8 +201,20 @@ class Agents:
         if outcome.reply is not None:
             self._leave(link)
             raise Refused("unavailable", f"the arrival of {hello.node} could not be written down")
+        self._steps_of_another(link)
         log.info("node %s joined (agent %s, pid %d)", link.node, link.version, link.pid)
         return link
+
+    def _steps_of_another(self, link: Link) -> None:
+        """Steps end with their agent: one that comes in its place cannot tell how."""
+        before, self._pids[link.node] = self._pids.get(link.node, link.pid), link.pid
+        if before == link.pid:
+            return
+        for step in [one for running in self._loop.state.steps.values() for one in running.values()]:
+            if any(part.node == link.node for part in step.parts):
+                why = f"the agent of {link.node} was restarted"
+                end = StepEnd(step.number, step.attempt, step.step, link.node, "lost", 1, message=why)
+                self._loop.post(st.StepPartEnded(link.node, end))
 
     def _leave(self, link: Link) -> None:
         link.close()
