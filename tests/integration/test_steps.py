@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 from support.cluster import BIN, Cluster, wait_until
+from support.terminal import Terminal as Screen
 
 RUN = str(BIN / "flagplot")
 
@@ -390,3 +391,38 @@ def test_a_step_ends_with_its_agent_and_the_job_goes_on(fleet: Cluster) -> None:
     assert fleet.state(number) == "RUNNING"
     assert in_job(fleet, number, "echo", "again").stdout == "again\n"
     fleet.cli("cancel", str(number))
+
+
+@pytest.mark.parametrize("way", ["own", "ssh"])
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+def test_key_s_opens_a_shell_and_brings_the_cockpit_back(fleet: Cluster, held: int, way: str) -> None:
+    command = [RUN]
+    if way == "ssh":
+        if shutil.which("ssh") is None:
+            pytest.skip("there is no ssh client here")
+        key = fleet.work / "id"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+        subprocess.run(
+            [str(BIN / "flagplotd"), "add-key", "--user", "root", "--role", "admin", f"{key}.pub"],
+            env=fleet.environment, check=True, capture_output=True,
+        )  # fmt: skip
+        port = json.loads((fleet.data_dir / "controller.json").read_text())["port"]
+        safe = [
+            "-o",
+            "StrictHostKeyChecking=no",
+            "-o",
+            f"UserKnownHostsFile={fleet.work}/known",
+            "-o",
+            "IdentitiesOnly=yes",
+        ]
+        command = ["ssh", "-t", "-F", "none", *safe, "-i", str(key), "-p", str(port), "root@127.0.0.1"]
+    with Screen(command, env=fleet.environment, cwd=fleet.work) as screen:
+        screen.wait_for("Queue", "wrap", "gpu[01-02]")
+        screen.keys("Enter")
+        screen.wait_for("job " + str(held))
+        screen.keys("s")
+        screen.wait_for("exit brings the cockpit back")
+        screen.type("echo job-$SLURM_JOB_ID-on-$FLAGPLOT_NODE; exit\n")
+        screen.wait_for("job " + str(held), "Detail")
+        screen.keys("@")
+        screen.wait_for(f"flagplot shell {held}", "ended with 0")
