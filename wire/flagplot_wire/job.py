@@ -156,7 +156,8 @@ class Request(Struct, frozen=True, omit_defaults=True):
     of its whole GPUs instead of `cpus_per_task`, and at least one for each task (0: not given). `oversubscribe`
     accepts other jobs on its nodes where the partition would give whole nodes.
     `launch` is `batch` (the script runs once, on the first node, as sbatch does) or `tasks` (it runs once per
-    task, with its rank in the environment, as `srun` does).
+    task, with its rank in the environment, as `srun` does). An `interactive` job runs no script: it holds its nodes
+    for the steps of the client that made it, and ends with that.
     """
 
     nodes_min: int = 1
@@ -183,7 +184,7 @@ class Request(Struct, frozen=True, omit_defaults=True):
     switches_wait_s: int = 0
     contiguous: bool = False
     near_gpus: bool = False
-    launch: Literal["batch", "tasks"] = "batch"
+    launch: Literal["batch", "tasks", "interactive"] = "batch"
     cpus_per_gpu: int = 0
     oversubscribe: bool = False
 

@@ -148,6 +148,30 @@ class Calls:
         """The controller at a glance."""
         return await self._ask(requests.GetStatus(), replies.ControllerStatus)
 
+    async def steps(self, job: str) -> replies.Steps:
+        """A job's steps."""
+        return await self._ask(requests.GetSteps(job), replies.Steps)
+
+    async def cancel_step(self, job: str, step: int) -> replies.Acted:
+        """End a step."""
+        return await self._ask(requests.CancelStep(job, step), replies.Acted)
+
+    async def claim(self, job: str) -> replies.Acted:
+        """Tie an interactive job to this connection."""
+        return await self._ask(requests.Claim(job), replies.Acted)
+
+    async def end_job(self, job: str, exit_code: int) -> replies.Acted:
+        """End an interactive job."""
+        return await self._ask(requests.EndJob(job, exit_code), replies.Acted)
+
+    async def start_step(self, request: requests.StartStep | requests.WatchStep) -> replies.StepStarted:
+        """Start a step, or watch one; its streams must be reserved already."""
+        return await self._ask(request, replies.StepStarted)
+
+    async def opened(self, request: requests.OpenPort | requests.OpenFile) -> replies.Opened:
+        """Open a stream to a port or a file."""
+        return await self._ask(request, replies.Opened)
+
     async def shutdown(self, request: requests.Shutdown) -> replies.Acted:
         """Stop the controller."""
         return await self._ask(request, replies.Acted)

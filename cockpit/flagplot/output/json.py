@@ -11,6 +11,7 @@ from flagplot.script.build import write_dependency
 from flagplot_wire.job import Forecast, Job
 from flagplot_wire.policy import USE_PARENT, FairshareRow, PriorityRow
 from flagplot_wire.replies import NodeView
+from flagplot_wire.steps import Step
 
 
 def print_json(value: Any) -> None:
@@ -198,3 +199,23 @@ def gpu_objects(view: NodeView) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def step_object(step: Step) -> dict[str, Any]:
+    """A step of a job, with its own accounting."""
+    return {
+        "id": step.id,
+        "name": step.name,
+        "state": step.state,
+        "command": step.command,
+        "tasks": step.tasks,
+        "nodes": [part.node for part in step.parts],
+        "start_time": step.start_time or None,
+        "end_time": step.end_time or None,
+        "elapsed_s": max(step.end_time - step.start_time, 0) if step.end_time else None,
+        "exit_code": step.exit_code,
+        "signal": step.signal,
+        "cpu_ms": step.cpu_ms,
+        "memory_peak_mib": step.memory_peak_mib,
+        "message": step.message,
+    }

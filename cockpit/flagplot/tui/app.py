@@ -16,6 +16,7 @@ from textual.screen import Screen
 from textual.widgets import Input, TextArea
 
 from flagplot.client.calls import Calls
+from flagplot.client.connection import Connection
 from flagplot.client.mirror import Mirror
 from flagplot.tui import commands
 from flagplot.tui.main_view import MainView
@@ -44,6 +45,10 @@ class LiveConnection(Protocol):
 
     async def run(self) -> None:
         """Connect, keep the mirror up to date, reconnect for ever."""
+
+    @property
+    def connection(self) -> Connection | None:
+        """The connection of the moment."""
 
 
 class FlagplotApp(Services):

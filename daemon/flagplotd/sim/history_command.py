@@ -64,7 +64,7 @@ def command(file: Path, folder: Path | None, since: str, until: str, as_json: bo
 
 
 def _default() -> Path:
-    from flagplotd.main import default_folder
+    from flagplotd.store.folder import default_folder
 
     return default_folder()
 

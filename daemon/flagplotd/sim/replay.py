@@ -20,7 +20,8 @@ from flagplotd.core.fairshare import Remembered
 from flagplotd.core.orders import LaunchOn, Outcome, Replan, StopOn
 from flagplotd.core.state import State, Who
 from flagplotd.core.step import step
-from flagplotd.sched.plan import Policy, plan
+from flagplotd.sched.plan import Policy
+from flagplotd.sched.preempt import planned, preemption
 from flagplotd.sched.priority import inputs
 from flagplotd.sched.snapshot import take
 from flagplotd.sim.history import Key, Moment, Past, Run, Stay, fresh, key_of
@@ -137,8 +138,8 @@ class Replay:
             self._wanted = False
             snapshot = take(self.state, self.now, self.policy.default_time_s)
             snapshot.inputs = inputs(self.state, self.policy, self._memory)
-            made = plan(snapshot, self.policy)
-            if not self._step(st.Planned(made.starts, made.forecasts)).events:
+            snapshot.preemption = preemption(self.state, self.now)
+            if not self._step(planned(snapshot, self.policy)).events:
                 self._wanted = False
         self._wanted = False
 

@@ -406,8 +406,8 @@ def test_submit_tells_what_the_job_belongs_to(run: Run, controller: FakeControll
 def test_show_job_tells_it_too(run: Run, controller: FakeController) -> None:
     request = Request(licenses=(LicenseCount("matlab", 2),))
     job = Job(JobNumber(7), "ada", 1_000, JobSpec("x", "/", request, "gpu", "ml", "high", "r"))
-    controller.answers = [replies.Jobs((job,)), replies.Jobs((job,))]
+    controller.answers = [replies.Jobs((job,)), replies.Steps()] * 2
     shown = dict(line.split(maxsplit=1) for line in run("show", "job", "7")[1].splitlines())
     assert [shown[key] for key in ("account", "qos", "reservation", "licenses")] == ["ml", "high", "r", "matlab=2"]
     assert json.loads(run("show", "job", "7", "--json")[1])["licenses"] == {"matlab": 2}
-    assert controller.asked == [requests.GetJob("7")] * 2
+    assert controller.asked == [requests.GetJob("7"), requests.GetSteps("7")] * 2

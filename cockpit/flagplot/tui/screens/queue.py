@@ -13,6 +13,7 @@ from flagplot.client.mirror import Mirror
 from flagplot.tui import commands
 from flagplot.tui.keys import CHANGES, JOB_ACTIONS
 from flagplot.tui.list_view import SortedView
+from flagplot.tui.shell import open_shell
 from flagplot.tui.widgets.virtual_table import VirtualTable
 from flagplot.view.queue import SORT_ORDER, QueueSpec, cells, columns_for, job_target, select
 from flagplot_wire.ids import JobNumber
@@ -40,6 +41,7 @@ class QueueView(SortedView[QueueSpec]):
         Binding("d", "open('detail')", "Describe", show=False),
         Binding("y", "open('script')", "Script", show=False),
         Binding("p", "open('why')", "Why pending", show=False),
+        Binding("s", "shell", "Shell in the job", show=False),
         Binding("m", "only('user:me')", "Only mine", show=False),
         Binding("I", "sort('id')", "Sort by id", show=False),
         Binding("N", "sort('name')", "Sort by name", show=False),
@@ -128,6 +130,15 @@ class QueueView(SortedView[QueueSpec]):
     def action_toggle_fold(self) -> None:
         """Arrays as one row, or every element."""
         self.choose(replace(self.spec, unfold=not self.spec.unfold))
+
+    def action_shell(self) -> None:
+        """A shell inside the job under the cursor."""
+        key = self.table.cursor_key
+        job = self.cockpit.mirror.jobs.get(JobNumber(key)) if key is not None else None
+        if job is None:
+            self.cockpit.say("No job under the cursor")
+        else:
+            open_shell(self.cockpit, job_target(job), job.status.state == "RUNNING", job.user)
 
     def action_submit(self) -> None:
         """The submit form."""
