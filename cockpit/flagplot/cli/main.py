@@ -81,7 +81,9 @@ class LazyGroup(click.Group):
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Folder of a cluster on this machine.")
 @click.option("--cluster", metavar="NAME", help="A cluster that `flagplot connect` has remembered.")
 @click.option("--read-only", is_flag=True, help="Open the cockpit without the keys that change anything.")
-@click.option("--theme", metavar="NAME", help="Theme of the cockpit: dark, light, colourblind, mono, or your own.")
+@click.option(
+    "--theme", metavar="NAME", help="Theme of the cockpit (dark, light, contrast, colourblind, …), or your own."
+)
 @click.pass_context
 def cli(ctx: click.Context, data_dir: Path | None, cluster: str | None, read_only: bool, theme: str | None) -> None:
     """The cockpit and command line of a Flagplot cluster; without a command the cockpit opens."""
