@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -90,6 +91,7 @@ class FlagplotApp(Services):
         self._counted = -1
         self.running = self.pending = 0
         self._not_before = 0.0
+        self._settled = False
 
     def frame_changed(self) -> None:
         """Redraw the top line and the hints where their text changed."""
@@ -219,13 +221,18 @@ class FlagplotApp(Services):
         began = time.monotonic()
         if self._counted != self.mirror.version:
             self._counted = self.mirror.version
-            states = [job.status.state for job in self.mirror.jobs.values()]
-            self.running, self.pending = states.count(State.RUNNING), states.count(State.PENDING)
+            counts = self.mirror.counts
+            self.running, self.pending = counts[State.RUNNING], counts[State.PENDING]
         view.show(self.mirror, self.now())
         self.frame_changed()
         # A huge cluster may make one pass slow: leave the keyboard nine tenths of the time.
         took = time.monotonic() - began
-        self._not_before = time.monotonic() + (9 * took if took > 0.05 else 0.0)
+        self._not_before = time.monotonic() + (9 * took if took > 0.05 and self.mirror.complete else 0.0)
+        if self.mirror.complete and not self._settled:
+            # What a snapshot brought stays; collections that walk all of it would stop the keyboard.
+            self._settled = True
+            gc.collect()
+            gc.freeze()
 
     def show_now(self) -> None:
         """Bring the screen up to date without waiting for the next tick."""

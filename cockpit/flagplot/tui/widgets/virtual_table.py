@@ -70,6 +70,8 @@ class VirtualTable(DrawnList[Key]):
         self._cells: CellsOf = lambda key: ()
         self._at = 0
         self._cursor: Key | None = None
+        self.displaced = False
+        """The key under the cursor went by itself and the cursor stands on another; a move by hand ends it."""
 
     # the model
 
@@ -81,8 +83,9 @@ class VirtualTable(DrawnList[Key]):
         *,
         sorted_by: str = "",
         reverse: bool = False,
+        by_hand: bool = False,
     ) -> None:
-        """Take a new model; redraws only the lines whose content changed."""
+        """Take a new model; redraws only the lines whose content changed. `by_hand`: the person asked for other rows."""
         header_same = (columns, sorted_by, reverse) == (self.columns, self.sorted_by, self.reverse)
         self.keys, self._cells, self.columns = keys, cells, columns
         self.sorted_by, self.reverse = sorted_by, reverse
@@ -90,6 +93,7 @@ class VirtualTable(DrawnList[Key]):
             try:
                 self._at = keys.index(self._cursor)
             except ValueError:
+                self.displaced = not by_hand
                 self._at = min(self._at, max(0, len(keys) - 1))
         self._at = min(self._at, max(0, len(keys) - 1))
         self._cursor = keys[self._at] if keys else None
@@ -191,6 +195,7 @@ class VirtualTable(DrawnList[Key]):
             return
         self._at = max(0, min(at, len(self.keys) - 1))
         self._cursor = self.keys[self._at]
+        self.displaced = False
         self._keep_visible()
         self.redraw_changed()
         self.post_message(self.Moved())
