@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -32,6 +33,8 @@ from flagplot.client.target import resolve
 from flagplot_wire import requests
 
 HERE = Path(__file__).resolve().parent
+BACKGROUND = b"48;2;15;20;25"
+"""Of the dark theme."""
 KEYS = 60
 """Key presses timed for one figure."""
 FIRST_ROW = 4
@@ -121,8 +124,9 @@ def share(pid: int, program: Program | None, seconds: float) -> float:
 
 
 def is_cursor(line: bytes) -> bool:
-    """The cursor's line is drawn in reverse, or with one background from end to end."""
-    return b"48;2;" in line or b"\x1b[7" in line or b";7m" in line
+    """The cursor's line is the one whose first cell has another background than the theme's."""
+    found = re.search(rb"48;2;\d+;\d+;\d+", line)
+    return found is not None and found[0] != BACKGROUND
 
 
 def measure(folder: Path, jobs: int, rate: int, env: dict[str, str]) -> None:
@@ -132,6 +136,7 @@ def measure(folder: Path, jobs: int, rate: int, env: dict[str, str]) -> None:
     pid = controller.process.pid
     try:
         time.sleep(20)
+        row("controller, alone and idle", "", f"{share(pid, None, 10):.1f} %")
         command = [sys.executable, "-m", "flagplot", "--data-dir", str(folder), "--theme", "dark"]
         firsts, wholes = [], []
         for index in range(4):

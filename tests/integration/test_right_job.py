@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 from support import sample_cluster as sample
+from textual import events
 from textual.pilot import Pilot
 
 from flagplot.tui.app import FlagplotApp
@@ -227,3 +228,20 @@ async def test_random_keys_neither_crash_nor_hit_another_job() -> None:
     print(f"{pressed} keys")
     assert app.return_code in (0, None) and app._exception is None
     assert pressed > 50
+
+
+async def test_what_is_typed_right_behind_the_slash_is_the_filter() -> None:
+    """A fast typist is not answered by the queue's keys (`e` edits, `d` describes, `h` holds)."""
+    world = World(SEED)
+    app = world.app
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settle(pilot)
+        for key in ("slash", *"held:pd", "enter"):
+            app.post_message(events.Key(key, key if len(key) == 1 else "/" if key == "slash" else None))
+        view = app.active_view
+        for _ in range(100):
+            await settle(pilot)
+            if isinstance(view, QueueView) and view.filter_text:
+                break
+        assert isinstance(view, QueueView) and len(app.screen_stack) == 1
+        assert view.filter_text == "held:pd" and world.acted() == []

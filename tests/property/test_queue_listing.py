@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -44,18 +45,16 @@ def test_listing_follows_every_change(run: int) -> None:
     print(f"FLAGPLOT_SEED={SEED}")
     dice = random.Random(SEED + run)
     mirror, listing, spec = sample.sample_mirror(), Listing(), QueueSpec()
+    typed: list[str] = []
     for _ in range(150):
         for _ in range(dice.randrange(4)):
             event = ev.Event(mirror.seq + 1, int(sample.NOW), change(mirror, dice))
             mirror.take(EventsPushed((event,)))
-        if dice.random() < 0.3:
-            spec = QueueSpec(
-                dice.choice(FILTERS),
-                dice.choice(SORT_ORDER),
-                dice.random() < 0.5,
-                dice.random() < 0.7,
-                dice.random() < 0.5,
-            )
+        if typed:
+            spec = replace(spec, filter=(spec.filter + typed.pop(0)))
+        elif dice.random() < 0.3:
+            spec = QueueSpec("", dice.choice(SORT_ORDER), dice.random() < 0.5, dice.random() < 0.7, dice.random() < 0.5)
+            typed = list(" ".join(dice.choices(FILTERS, k=dice.randrange(3))))
         listing.sync(mirror, spec, sample.NOW)
         fresh = Listing()
         fresh.sync(mirror, spec, sample.NOW)

@@ -61,8 +61,8 @@ class FlagplotApp(Services):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         *[Binding(entry.key, f"view('{entry.name}')", entry.title, show=False) for entry in VIEWS],
-        Binding("slash", "filter", "Filter", show=False),
-        Binding("colon", "command", "Command", show=False),
+        Binding("slash", "filter", "Filter", show=False, priority=True),
+        Binding("colon", "command", "Command", show=False, priority=True),
         Binding("question_mark,f1", "help", "Keys", show=False),
         Binding("at", "command_log", "Command log", show=False),
         Binding("escape", "back", "Back", show=False),
@@ -266,6 +266,9 @@ class FlagplotApp(Services):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Unbind what would do nothing here: a filter without a list, a next field where there is but one."""
+        # `/` and `:` act before the next key is read, so that fast typing lands in the prompt; in a field they are text.
+        if action in ("filter", "command") and isinstance(self.focused, (Input, TextArea)):
+            return False
         if action == "filter":
             view = self.active_view
             return view is not None and view.can_filter
@@ -336,7 +339,7 @@ class FlagplotApp(Services):
     def _close_prompt(self) -> None:
         self.screen_stack[0].query_one(Prompt).close()
         if (view := self.active_view) is not None:
-            view.focus_target().focus()
+            self.screen_stack[0].set_focus(view.focus_target())
         self.call_after_refresh(self.frame_changed)
 
     def action_help(self) -> None:

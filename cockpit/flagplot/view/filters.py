@@ -36,16 +36,22 @@ _FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Tests that must all hold; empty matches every job. `reads` tells that a test looks at the text, `timed`
+    """Tests that must all hold, and words that must all be in the text; empty matches every job. `reads` tells that a test looks at the text, `timed`
     that it looks at the clock, so that a minute later others may match."""
 
     tests: tuple[Test, ...]
+    words: tuple[str, ...] = ()
     reads: bool = False
     timed: bool = False
 
     def matches(self, job: Job, text: str = "") -> bool:
         """True when the job passes every test; `text` is its `searched_text` where `reads`."""
-        return all(test(job, text) for test in self.tests)
+        return all(word in text for word in self.words) and all(test(job, text) for test in self.tests)
+
+    @property
+    def empty(self) -> bool:
+        """True when every job matches."""
+        return not (self.tests or self.words)
 
 
 def searched_text(job: Job) -> str:
@@ -59,6 +65,7 @@ def parse_filter(text: str, me: str = "", now: int = 0) -> Filter:
     """Read a filter; half-typed fields (`user:`, `gpu>`) match everything, what is no field is searched as text.
     `now` is epoch seconds, for ages."""
     tests: list[Test] = []
+    words: list[str] = []
     reads = timed = fuzzy = False
     for token in text.split():
         if token == "-f":
@@ -69,12 +76,31 @@ def parse_filter(text: str, me: str = "", now: int = 0) -> Filter:
         if not body:
             continue
         found = _COMPARE.match(body.lower())
+        if not (found or negated or fuzzy or _is_field(body) or body.startswith("~")):
+            words.append(body.lower())
+            continue
         timed |= found is not None and found[1] in ("age", "time")
         test = _compare_test(found, now) if found else _word_test(body, me, fuzzy)
         reads |= not found and not _is_field(body)
         if test is not None:
             tests.append(_not(test) if negated else test)
-    return Filter(tuple(tests), reads, timed)
+    return Filter(tuple(tests), tuple(words), reads or bool(words), timed)
+
+
+def narrowing(before: str, after: str) -> str | None:
+    """The filter that the matches of `before` must still pass to be those of `after`; None when others may match too."""
+    if not before or not after.startswith(before):
+        return None
+    added = after[len(before) :]
+    if added.startswith(" "):
+        return added if "-f" not in before.split() else None
+    last = after[after.rfind(" ") + 1 :] if " " not in added else ""
+    plain = parse_filter(last)
+    return (
+        last
+        if plain.words and parse_filter(before[before.rfind(" ") + 1 :]).words and " -f" not in f" {before}"
+        else None
+    )
 
 
 def _not(test: Test) -> Test:

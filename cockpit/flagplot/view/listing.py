@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, overload
 
 from flagplot.client.mirror import Mirror
-from flagplot.view.filters import Filter, parse_filter, searched_text
+from flagplot.view.filters import Filter, narrowing, parse_filter, searched_text
 from flagplot.view.queue import QueueSpec, order_of
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Job
@@ -99,25 +99,30 @@ class Listing:
         self._minute = 0
         self._text: dict[JobNumber, str] = {}
 
-    def sync(self, mirror: Mirror, spec: QueueSpec, now: int) -> None:
-        """Take up what changed in the mirror, and what the person chose."""
+    def sync(self, mirror: Mirror, spec: QueueSpec, now: int) -> set[JobNumber]:
+        """Take up what changed in the mirror, and what the person chose; returns the jobs that changed meanwhile, none
+        where that is not known."""
         me = mirror.welcome.user if mirror.welcome else ""
         order_same = replace(spec, filter="", reverse=False) == replace(self.spec, filter="", reverse=False)
-        changed = mirror.touched.since(self._seen) if order_same else None
+        touched = mirror.touched.since(self._seen)
+        changed = touched if order_same else None
         minute = now // 60 if self._filter.timed else 0
         filter_same = spec.filter == self.spec.filter and me == self._me and minute == self._minute
+        rest = narrowing(self.spec.filter, spec.filter) if me == self._me else None
+        narrowed = parse_filter(rest, me, now) if rest is not None else None
         self.spec, self._seen = spec, mirror.touched.end
         if not filter_same:
             self._me, self._filter = me, parse_filter(spec.filter, me, now)
             self._minute = now // 60 if self._filter.timed else 0
         if changed is None or len(changed) > MANY:
-            self._sort_all(mirror)
+            self._sort_all(mirror, known=touched == set())
             self._select_all(mirror)
-            return
+            return set()
         for number in changed:
             self._move(mirror, number)
         if not filter_same:
-            self._select_all(mirror)
+            self._select_all(mirror, narrowed)
+        return changed
 
     def place(self, number: object) -> int:
         """The row of a number; -1 when it is not shown."""
@@ -140,40 +145,37 @@ class Listing:
             return False
         return job.array_index is None or self.spec.unfold or job.array_number not in mirror.jobs
 
-    def _sort_all(self, mirror: Mirror) -> None:
+    def _sort_all(self, mirror: Mirror, known: bool) -> None:
         orders = self._orders()
         pairs: tuple[list[tuple[Key, JobNumber]], list[tuple[Key, JobNumber]]] = ([], [])
         self._at.clear()
-        self._text.clear()
+        texts, self._text = self._text if known else {}, {}
         for job in mirror.jobs.values():
             if self._listed(mirror, job):
                 part = int(job.status.state.ended)
                 key = orders[part](job)
                 self._at[job.number] = part, key
+                self._text[job.number] = texts.get(job.number) or searched_text(job)
                 pairs[part].append((key, job.number))
         self._all = (Sorted(pairs[0]), Sorted(pairs[1]))
 
-    def _select_all(self, mirror: Mirror) -> None:
-        if not self._filter.tests:
+    def _select_all(self, mirror: Mirror, narrowed: Filter | None = None) -> None:
+        if self._filter.empty:
             self.shown = self._all
             return
+        jobs, texts = mirror.jobs, self._text
+        wanted = narrowed or self._filter
         parts = []
-        for whole in self._all:
+        for whole in self._all if narrowed is None else self.shown:
+            pairs = list(zip(whole.keys, whole.numbers, strict=True))
+            for word in wanted.words:
+                pairs = [pair for pair in pairs if word in texts[pair[1]]]
+            for test in wanted.tests:
+                pairs = [pair for pair in pairs if test(jobs[pair[1]], texts[pair[1]])]
             part = Sorted()
-            for key, number in zip(whole.keys, whole.numbers, strict=True):
-                if self._matches(mirror.jobs[number]):
-                    part.keys.append(key)
-                    part.numbers.append(number)
+            part.keys, part.numbers = [key for key, _ in pairs], [number for _, number in pairs]
             parts.append(part)
         self.shown = (parts[0], parts[1])
-
-    def _matches(self, job: Job) -> bool:
-        if not self._filter.reads:
-            return self._filter.matches(job)
-        text = self._text.get(job.number)
-        if text is None:
-            text = self._text[job.number] = searched_text(job)
-        return self._filter.matches(job, text)
 
     def _move(self, mirror: Mirror, number: JobNumber) -> None:
         before = self._at.pop(number, None)
@@ -189,6 +191,7 @@ class Listing:
         part = int(job.status.state.ended)
         key = self._orders()[part](job)
         self._at[number] = part, key
+        self._text[number] = searched_text(job)
         self._all[part].add(key, number)
-        if self.shown is not self._all and self._matches(job):
+        if self.shown is not self._all and self._filter.matches(job, self._text[number]):
             self.shown[part].add(key, number)

@@ -76,7 +76,7 @@ class QueueView(SortedView[QueueSpec]):
         table, by_hand = self.table, self.spec != self.listing.spec
         if mirror.complete or not self.listing.rows:
             # While a snapshot comes in, its first jobs stay: they are those on top.
-            self.listing.sync(mirror, self.spec, now)
+            table.took(self.listing.sync(mirror, self.spec, now), now)
             self._total = len(mirror.jobs)
         if table.marks:
             table.forget_marks(lambda key: JobNumber(key) in mirror.jobs)
