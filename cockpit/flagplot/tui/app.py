@@ -61,7 +61,7 @@ class FlagplotApp(Services):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         *[Binding(entry.key, f"view('{entry.name}')", entry.title, show=False) for entry in VIEWS],
-        Binding("slash", "filter", "Filter", show=False, priority=True),
+        Binding("slash", "filter", "Filter", show=False),
         Binding("colon", "command", "Command", show=False, priority=True),
         Binding("question_mark,f1", "help", "Keys", show=False),
         Binding("at", "command_log", "Command log", show=False),

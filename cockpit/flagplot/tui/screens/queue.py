@@ -31,7 +31,13 @@ class QueueView(SortedView[QueueSpec]):
     ORDERS = SORT_ORDER
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Open", tooltip="Open the job's page"),
-        Binding("slash", "app.filter", "Filter", tooltip="Filter: words, !not, user: state: part: node: gpu>2"),
+        Binding(
+            "slash",
+            "app.filter",
+            "Filter",
+            priority=True,
+            tooltip="Filter: words, !not, user: state: part: node: gpu>2",
+        ),
         *JOB_ACTIONS,
         Binding("l", "open('output')", "Logs", tooltip="Follow the job's output"),
         Binding("o", "sort_next", "Sort", tooltip="Sort by the next column"),
