@@ -267,7 +267,9 @@ class FlagplotApp(Services):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Unbind what would do nothing here: a filter without a list, a next field where there is but one."""
         # `/` and `:` act before the next key is read, so that fast typing lands in the prompt; in a field they are text.
-        if action in ("filter", "command") and isinstance(self.focused, (Input, TextArea)):
+        if action == "command" and isinstance(self.focused, (Input, TextArea)):
+            return False
+        if action == "filter" and isinstance(self.screen_stack[0].focused, (Input, TextArea)):
             return False
         if action == "filter":
             view = self.active_view
