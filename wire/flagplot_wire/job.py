@@ -103,7 +103,7 @@ class Why(StrEnum):
     NOT_YET_EXAMINED = "None"
 
 
-class Reason(Struct, frozen=True, omit_defaults=True):
+class Reason(Struct, frozen=True, omit_defaults=True, gc=False):
     """One blocker of a pending job: the word, a sentence part for people, and the jobs in front if any."""
 
     why: Why
@@ -111,7 +111,7 @@ class Reason(Struct, frozen=True, omit_defaults=True):
     jobs: tuple[JobNumber, ...] = ()
 
 
-class Forecast(Struct, frozen=True, omit_defaults=True):
+class Forecast(Struct, frozen=True, omit_defaults=True, gc=False):
     """What the last scheduling cycle says of a pending job: *all* blockers and the planned start.
 
     `start` is epoch seconds (None: not planned), `nodes` where it would run. `never` is a sentence why the job
@@ -127,21 +127,21 @@ class Forecast(Struct, frozen=True, omit_defaults=True):
     hints: tuple[str, ...] = ()
 
 
-class GpuCount(Struct, frozen=True, omit_defaults=True):
+class GpuCount(Struct, frozen=True, omit_defaults=True, gc=False):
     """A number of whole GPUs, of one type (lower case) or of any (empty)."""
 
     count: int
     type: str = ""
 
 
-class LicenseCount(Struct, frozen=True, omit_defaults=True):
+class LicenseCount(Struct, frozen=True, omit_defaults=True, gc=False):
     """A number of a cluster-wide license."""
 
     name: str
     count: int = 1
 
 
-class Request(Struct, frozen=True, omit_defaults=True):
+class Request(Struct, frozen=True, omit_defaults=True, gc=False):
     """What a job asks for.
 
     Memory is MiB; `mem_per_node_mib` of 0 asks for all memory of each node (None: not given). `gpus` counts
@@ -189,7 +189,7 @@ class Request(Struct, frozen=True, omit_defaults=True):
     oversubscribe: bool = False
 
 
-class DependencyTerm(Struct, frozen=True, omit_defaults=True):
+class DependencyTerm(Struct, frozen=True, omit_defaults=True, gc=False):
     """One term of `--dependency`; `delay_s` belongs to `after` alone, `jobs` is empty for `singleton`."""
 
     kind: Literal["after", "afterany", "afterok", "afternotok", "singleton"]
@@ -197,21 +197,21 @@ class DependencyTerm(Struct, frozen=True, omit_defaults=True):
     delay_s: int = 0
 
 
-class Dependency(Struct, frozen=True):
+class Dependency(Struct, frozen=True, gc=False):
     """Terms joined by `,` (all must hold) or `?` (any one)."""
 
     terms: tuple[DependencyTerm, ...]
     any_of: bool = False
 
 
-class ArraySpec(Struct, frozen=True, omit_defaults=True):
+class ArraySpec(Struct, frozen=True, omit_defaults=True, gc=False):
     """`--array`: indices as a list (`0-9,15`) and how many may run at once (0: no limit)."""
 
     indices: str
     limit: int = 0
 
 
-class JobSpec(Struct, frozen=True, omit_defaults=True):
+class JobSpec(Struct, frozen=True, omit_defaults=True, gc=False):
     """What was submitted, without the script. Names of partition, account and QoS are empty while not given.
 
     `stdout` and `stderr` are patterns as in sbatch(1) (stderr empty: joined to stdout); `begin` is epoch
@@ -248,7 +248,7 @@ class Payload(Struct, frozen=True, omit_defaults=True):
     environment: dict[str, str] = field(default_factory=dict)
 
 
-class Status(Struct, frozen=True, omit_defaults=True):
+class Status(Struct, frozen=True, omit_defaults=True, gc=False):
     """The changing part of a job. Times are epoch seconds, 0 while not yet.
 
     `attempt` counts starts (0: never started). `exit_code` and `signal` are of the script (None: no end yet).
@@ -291,7 +291,7 @@ class Status(Struct, frozen=True, omit_defaults=True):
     site_factor: int = 0
 
 
-class Job(Struct, frozen=True, omit_defaults=True):
+class Job(Struct, frozen=True, omit_defaults=True, gc=False):
     """A job. `array_number` and `array_index` are set on an element that was split off its array.
 
     A record with `spec.array` set is the array itself: it stands for the elements not yet split off, never

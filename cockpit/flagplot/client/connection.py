@@ -122,7 +122,7 @@ class Connection:
             raise Refused("no_controller", f"the connection to the controller is lost: {wrong}", START_HINT) from wrong
 
     async def _read(self) -> None:
-        decoder: Decoder[Any] = Decoder(replies.Reply | replies.Push)
+        decoder: Decoder[Any] = Decoder(replies.Reply | replies.Push, trusted=True)
         try:
             while data := await self._stream.read():
                 for call, body in decoder.feed(data):
