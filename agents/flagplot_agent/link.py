@@ -11,6 +11,7 @@ from typing import Any
 import asyncssh
 
 from flagplot_agent.config import Config
+from flagplot_agent.steps.streams import Streams
 from flagplot_wire.agentlink import FromAgent, ToAgent
 from flagplot_wire.codec import Decoder, encode
 from flagplot_wire.errors import Refused
@@ -60,6 +61,12 @@ class Link:
         assert self._process is not None
         self._process.stdin.write(encode(body))
         await self._process.stdin.drain()
+
+    async def serve_streams(self, streams: Streams, key: str) -> None:
+        """Carry streams on a second channel, where the controller knows of them."""
+        assert self._connection is not None
+        if key:
+            await streams.run(self._connection, self._config.node, key)
 
     async def frames(self) -> AsyncIterator[ToAgent]:
         """Frames until the controller closes. One of an unknown kind is skipped; raises `BadFrame` on garbage."""

@@ -24,12 +24,18 @@ from flagplot_agent.launch.output import read_as
 from flagplot_agent.launch.recipe import output_paths, recipe_of
 from flagplot_agent.link import Link
 from flagplot_agent.state import AgentState, Key
+from flagplot_agent.steps.files import serve_file
+from flagplot_agent.steps.ports import serve_port
+from flagplot_agent.steps.site import NodeDoor, add_site
+from flagplot_agent.steps.steps import Steps
+from flagplot_agent.steps.streams import NodeStream, Streams
 from flagplot_agent.telemetry.jobs import job_processes
 from flagplot_agent.telemetry.sampler import Sampler
 from flagplot_wire import PROTOCOL_VERSION, __version__
 from flagplot_wire import agentlink as al
 from flagplot_wire.errors import Refused
 from flagplot_wire.ids import Epoch, JobNumber
+from flagplot_wire.streams import ConnectPort, ConnectStep
 
 log = logging.getLogger("flagplot-agent")
 SILENCE_S = 40.0
@@ -55,10 +61,15 @@ class Agent:
         self._standing: dict[Key, dict[str, dict[str, Any]]] = {}
         """Stops and extensions of what runs, for a keeper that comes after this one."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self.steps = Steps(self)
+        self.streams = Streams(self.serve_stream)
+        self.door = NodeDoor(config.folder, self.streams)
+        self.door.uid_of = self.uid_of
 
     async def run(self) -> None:
         """Find or start the keeper, then serve the controller until told to leave."""
         self.read_journal()
+        await self.door.open()
         background = [asyncio.create_task(self.keeper.run()), asyncio.create_task(self.watch_lease())]
         pause = 0.2
         try:
@@ -75,6 +86,7 @@ class Agent:
                     continue
         finally:
             # The jobs go on: the keeper leaves when the last of them has ended.
+            await self.door.close()
             await self.keeper.leave()
             for task in background:
                 task.cancel()
@@ -102,7 +114,7 @@ class Agent:
             return
         key = key_of(event["name"])
         if event["event"] == "ended":
-            await self.ended(event["name"])
+            self._spawn(self.ended(event["name"]))
         elif key in self.state.running:
             self.state.running[key] = event["started"]
             self._begun[key] = event
@@ -122,6 +134,7 @@ class Agent:
     async def ended(self, name: str) -> None:
         """The keeper journalled an end: pass it on; it is repeated until acknowledged."""
         key = key_of(name)
+        await self.steps.job_ended(*key)
         found = self.journal.end_of(name)
         if found is not None and key not in self.state.ended:
             self.state.end(_end_of(key, found))
@@ -173,6 +186,7 @@ class Agent:
                         tasks = [
                             asyncio.create_task(self.heartbeats(link, body.heartbeat_s)),
                             asyncio.create_task(self.samples(link, body.sample_s)),
+                            asyncio.create_task(link.serve_streams(self.streams, body.streams_key)),
                         ]
                         log.info("connected to %s, epoch %s", body.cluster, body.epoch)
                     else:
@@ -216,6 +230,8 @@ class Agent:
             await link.send(al.Heartbeat(int(time.time()), self.state.attempts()))
             for end in self.state.overdue():
                 await link.send(al.Ended(end))
+            for step in self.steps.overdue():
+                await link.send(al.StepEnded(step))
 
     async def samples(self, link: Link, every_s: int) -> None:
         """Measurements, taken in a thread."""
@@ -246,12 +262,36 @@ class Agent:
                 self.acknowledged(body)
             case al.ReadFile():
                 self._spawn(self.read_file(body))
+            case al.AckSteps():
+                self.steps.acknowledged(body.ends)
+            case al.StopStep() if self.state.obeys(body.epoch):
+                self.steps.stop(body)
             case al.Leave():
                 self._spawn(self.leave(body))
             case al.Stop() | al.Signal() | al.Extend() if self.state.obeys(body.epoch):
                 await self.control(body)
             case _:
                 log.warning("ignored %s of an older epoch", type(body).__name__)
+
+    def begun(self, key: Key) -> dict[str, Any] | None:
+        """What the keeper noted of a running attempt; None while it has not started it."""
+        return self._begun.get(key) if self.state.running.get(key) else None
+
+    def uid_of(self, number: int) -> int | None:
+        """The uid that a job runs as here; None where it does not run."""
+        found = next((key for key in self.state.running if key[0] == number), None)
+        return int(self._launches[found]["recipe"]["uid"]) if found is not None else None
+
+    async def serve_stream(self, stream: NodeStream, call: Any) -> None:
+        """Connect a stream to what the controller wants it for."""
+        if isinstance(call, ConnectStep):
+            await self.steps.serve(stream, call)
+        elif (call.number, call.attempt) not in self.state.running:
+            raise Refused("not_running", f"job {call.number} does not run on {self.config.node}")
+        elif isinstance(call, ConnectPort):
+            await serve_port(stream, call)
+        else:
+            await serve_file(stream, call)
 
     def acknowledged(self, body: al.AckEnds) -> None:
         """The controller has these ends. The newest are kept for a while, to know a start that is repeated."""
@@ -309,12 +349,14 @@ class Agent:
             launch, self.sampler.inventory, account, script, sorted(os.sched_getaffinity(0)), int(time.time())
         )
         stdout, stderr, _ = output_paths(launch, self.config.node, recipe.tasks[0].rank if recipe.tasks else 0)
-        start = {
+        start: dict[str, Any] = {
             "recipe": msgspec.to_builtins(recipe),
             "stdout": stdout,
             "stderr": stderr,
             "gpus": msgspec.to_builtins(launch.allocation.nodes[launch.node_index].gpus),
         }
+        for task in start["recipe"]["tasks"]:
+            add_site(task["environment"], self.config)
         self.journal.begin(name, start, launch.payload.script, account.uid)
         self._launches[launch.number, launch.attempt] = start
         self.state.running[launch.number, launch.attempt] = 0

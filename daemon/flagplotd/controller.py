@@ -21,6 +21,7 @@ from flagplotd.config import Config
 from flagplotd.core.stimuli import Boot, Tick
 from flagplotd.service import clock
 from flagplotd.service.agents import Agents, AgentSettings
+from flagplotd.service.claims import Claims
 from flagplotd.service.context import Server
 from flagplotd.service.cycle import Cycle
 from flagplotd.service.dispatch import Dispatch
@@ -59,12 +60,14 @@ class Controller:
             dispatch=dispatch,
             cycle=cycle,
             stopping=asyncio.Event(),
+            claims=Claims(loop),
             started=clock.now(),
             simulated=simulated,
             port=config.port,
             host_key=host_key.get_fingerprint(),
         )
         self.local = LocalSocket(self.server)
+        agents.serve_client = self.local.serve_on_node
         self.door = Door(self.server, self.local, host_key)
         self._tasks: list[asyncio.Task[None]] = []
         self._defect: BaseException | None = None
@@ -154,6 +157,7 @@ class Controller:
             await asyncio.sleep(1)
             self.server.loop.post(Tick())
             self.server.loop.hub.push_samples()
+            self.server.claims.look()
 
     def _write_ready_file(self) -> None:
         server = self.server

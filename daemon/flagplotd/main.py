@@ -16,15 +16,9 @@ from flagplot_wire import __version__
 from flagplot_wire.errors import Exit, Refused
 
 
-def default_folder() -> Path:
-    """Where a cluster's files are when nobody says otherwise."""
-    if given := os.environ.get("FLAGPLOT_DATA_DIR"):
-        return Path(given)
-    state = os.environ.get("XDG_STATE_HOME")
-    return Path(state) / "flagplot" if state else Path.home() / ".local" / "state" / "flagplot"
-
-
 def _folder(given: Path | None) -> Path:
+    from flagplotd.store.folder import default_folder
+
     folder = (given or default_folder()).expanduser().absolute()
     os.environ.setdefault("NUMBA_CACHE_DIR", str(folder / "cache" / "numba"))
     return folder

@@ -15,6 +15,7 @@ from support.controller_rig import Client, FakeAgent, dial, spec, start_inside, 
 
 from flagplot.client.calls import Calls
 from flagplot_wire import replies, requests
+from flagplot_wire.events import JobChanged
 from flagplot_wire.job import ArraySpec, State
 from flagplotd.config import Config
 from flagplotd.controller import Controller
@@ -61,7 +62,8 @@ async def test_a_job_from_submission_to_its_end(controller: Controller, client: 
     stored = controller.store.load(Settings())
     assert stored.jobs[number] == job
     assert (await client.ask(requests.GetScript(str(number)))).script == "#!/bin/sh\necho hi\n"
-    causes = [event.body.cause for event in (await client.ask(requests.GetEvents(job=str(number)))).events[1:]]
+    events = (await client.ask(requests.GetEvents(job=str(number)))).events[1:]
+    causes = [event.body.cause for event in events if isinstance(event.body, JobChanged)]
     assert causes[0] == "started" and causes[-1] == "ended"
 
 

@@ -18,6 +18,7 @@ from flagplot_wire.errors import Refused
 from flagplot_wire.policy import Account, Association, Limits, Qos
 from flagplotd.config import Config, load_config
 from flagplotd.controller import Controller
+from flagplotd.core.apply import put_record
 from flagplotd.core.invariants import check
 from flagplotd.ssh.keys import add_user_key, ensure_keypair, prepare
 
@@ -148,6 +149,23 @@ async def test_plain_users_change_nothing_and_wrong_requests_are_told(folder: Pa
     assert "at most 1000" in (await change(client, "add", "account", *many))[0]
     assert "65536" in (await change(client, "modify", "qos", "high", description="x" * 70_000))[0]
     await stopped(controller, client)
+
+
+async def test_records_come_in_pages(folder: Path) -> None:
+    controller, client = await started(folder)
+    people = [Association(f"u{index:05}", "physics") for index in range(45_000)]
+    for one in people:
+        put_record(controller.server.state, one)
+    found: list[object] = []
+    pages = 0
+    while True:
+        page = await client.ask(requests.GetPolicy("user", skip=len(found)))
+        found, pages = [*found, *page.records], pages + 1
+        if not page.more:
+            break
+    assert found == people and pages == 3
+    await client.close()
+    await controller.close()
 
 
 async def test_a_file_whose_records_fit_nothing_stops_the_start(folder: Path) -> None:

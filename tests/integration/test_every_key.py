@@ -59,7 +59,7 @@ PLACES: dict[str, Place] = {
         frozenset({"l"}),
     ),
     "job-script": Place(("y",), DOWN, frozenset({"y"})),
-    "job-usage": Place(("enter", "s"), DOWN, frozenset({"s"})),
+    "job-usage": Place(("enter", "i"), DOWN, frozenset({"i"})),
     "node-jobs": Place(("2", "slash", *"gpu04", "enter", "enter", "down"), {}, frozenset({"ctrl+r"})),
     "node-text": Place(("2", "enter", "tab"), DOWN),
     "submit": Place(("n",), {**SENDING, "f8": (*"name",)}),

@@ -22,18 +22,21 @@ from flagplot_wire.alloc import Allocation
 from flagplot_wire.ids import Epoch, JobNumber
 from flagplot_wire.job import ArraySpec, JobSpec, Request
 from flagplot_wire.node import Partition
+from flagplot_wire.policy import Qos
 from flagplot_wire.replies import Submitted
 from flagplot_wire.requests import Act, DrainNodes, RemoveNodes, ResumeNodes, Update
 from flagplot_wire.values import parse_dependency
 from flagplotd.core import invariants
 from flagplotd.core import stimuli as st
 from flagplotd.core.apply import apply
-from flagplotd.core.orders import AckOn, LaunchOn, Outcome, StopOn
+from flagplotd.core.orders import AckOn, LaunchOn, Outcome, SignalOn, StopOn
 from flagplotd.core.state import Settings, State
 from flagplotd.core.step import step
 
 NODES = ("n1", "n2", "n3")
 LEASE = 60
+PARTITIONS = (Partition("main", all_nodes=True, default=True),)
+QOS = (Qos("low", grace_s=5), Qos("sleepy", preempt_mode="suspend"), Qos("high", preempts=("low", "sleepy")))
 Key = tuple[int, int]
 PICK = some.integers(0, 10**6)
 RARELY = some.sampled_from((False, False, False, True))
@@ -49,7 +52,8 @@ class Agent:
     running: set[Key] = field(default_factory=set)
     known: set[Key] = field(default_factory=set)
     ends: dict[Key, AttemptEnd] = field(default_factory=dict)
-    inbox: list[LaunchOn | StopOn | AckOn] = field(default_factory=list)
+    inbox: list[LaunchOn | StopOn | AckOn | SignalOn] = field(default_factory=list)
+    stopped: set[Key] = field(default_factory=set)
 
 
 class Cluster(RuleBasedStateMachine):
@@ -58,7 +62,14 @@ class Cluster(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 1_000_000
-        self.settings = Settings(lease_s=LEASE, keep_ended_s=300, keep_ended=6, max_launch_failures=3, launch_retry_s=2)
+        self.settings = Settings(
+            lease_s=LEASE,
+            keep_ended_s=300,
+            keep_ended=6,
+            max_launch_failures=3,
+            launch_retry_s=2,
+            preempt_mode="requeue",
+        )
         self.state = State(settings=self.settings)
         self.journal: list[ev.Body] = []
         self.agents = {name: Agent() for name in NODES}
@@ -83,7 +94,7 @@ class Cluster(RuleBasedStateMachine):
                 self.acknowledged -= set(event.numbers)
         self.journal += outcome.events
         for order in outcome.orders:
-            if isinstance(order, LaunchOn | StopOn | AckOn) and self.agents[order.node].connected:
+            if isinstance(order, LaunchOn | StopOn | AckOn | SignalOn) and self.agents[order.node].connected:
                 self.agents[order.node].inbox.append(order)
         return outcome
 
@@ -98,6 +109,7 @@ class Cluster(RuleBasedStateMachine):
         limit=some.integers(0, 2),
         begin=some.sampled_from((0, 0, 20)),
         dependency=some.sampled_from(("", "", "singleton", "afterok:{}", "afterany:{}", "after:{}+1")),
+        qos=some.sampled_from(("", "low", "sleepy", "high", "high")),
         pick=PICK,
     )
     def submit(
@@ -110,6 +122,7 @@ class Cluster(RuleBasedStateMachine):
         limit: int,
         begin: int,
         dependency: str,
+        qos: str,
         pick: int,
     ) -> None:
         if "{}" in dependency:
@@ -119,6 +132,7 @@ class Cluster(RuleBasedStateMachine):
             "/home",
             Request(nodes_min=nodes, nodes_max=nodes, launch=launch),
             requeue=requeue,
+            qos=qos,
             array=ArraySpec(array, limit) if array else None,
             begin=self.now + begin if begin else 0,
             dependency=parse_dependency(dependency) if dependency else None,
@@ -205,6 +219,34 @@ class Cluster(RuleBasedStateMachine):
             if array.spec.array and array.spec.array.limit:
                 assert array.status.elements_running <= max(array.spec.array.limit, running)
 
+    @precondition(lambda self: self.state.pending and self.state.active)
+    @rule(seed=some.integers(0, 2**32), room=some.booleans())
+    def preempt(self, seed: int, room: bool) -> None:
+        """A decision that may be wrong or late; what it does must keep what is promised."""
+        chance, state = Random(seed), self.state
+        preempts = []
+        above = sorted(state.pending)
+        below = sorted(state.active)
+        if room:
+            above = [number for number in above if state.jobs[number].spec.qos == "high"] or above
+            below = [number for number in below if state.jobs[number].spec.qos in ("low", "sleepy")] or below
+        for number in chance.sample(above, min(len(above), 4)):
+            some = chance.sample(below, min(len(below), chance.choice((1, 1, 2))))
+            attempts = tuple(Attempt(one, state.jobs[one].status.attempt - (chance.random() < 0.05)) for one in some)
+            parts = [part(chance.choice(NODES), str(chance.randrange(5)), memory_mib=1900)]
+            allocation = state.jobs[some[0]].status.allocation
+            if room and allocation is not None:
+                parts = list(allocation.nodes)
+            preempts.append(st.Preempt(number, attempts, Allocation(tuple(parts))))
+        given_up = tuple(chance.sample(sorted(state.given_room), chance.randint(0, len(state.given_room))))
+        before = dict(state.jobs)
+        self.do(st.Planned((), preempts=tuple(preempts), given_up=given_up))
+        for number, job in self.state.jobs.items():
+            was, by = before[number].status, before.get(job.status.preempted_by)
+            if job.status.preempted_by and was.preempted_by != job.status.preempted_by:
+                assert by is not None and by.spec.qos == "high" and job.spec.qos in ("low", "sleepy")
+                assert was.state in ("RUNNING", "SUSPENDED")
+
     # The agents
 
     def connect(self, name: str) -> None:
@@ -242,6 +284,7 @@ class Cluster(RuleBasedStateMachine):
         self.disconnect(name)
         agent.boot += 1
         agent.running.clear()
+        agent.stopped.clear()
         self.connect(name)
 
     @rule(names=some.lists(some.sampled_from(NODES), min_size=1, max_size=12))
@@ -259,6 +302,10 @@ class Cluster(RuleBasedStateMachine):
                 agent.ends.pop((attempt.number, attempt.attempt), None)
             return
         key = (int(order.number), order.attempt)
+        if isinstance(order, SignalOn):
+            if key in agent.running:
+                (agent.stopped.add if order.signal == "STOP" else agent.stopped.discard)(key)
+            return
         if isinstance(order, StopOn):
             if key in agent.running:
                 self.finish(name, key, "stopped", 0)
@@ -279,6 +326,7 @@ class Cluster(RuleBasedStateMachine):
     def finish(self, name: str, key: Key, cause: Any, code: int) -> None:
         agent = self.agents[name]
         agent.running.discard(key)
+        agent.stopped.discard(key)
         end = AttemptEnd(JobNumber(key[0]), key[1], cause, code, time=self.now)
         agent.ends[key] = end
         self.late.append((name, end))
@@ -339,7 +387,7 @@ class Cluster(RuleBasedStateMachine):
         for agent in self.agents.values():
             if agent.connected:
                 agent.connected, agent.inbox, agent.silent_since = False, [], self.now
-        self.do(st.Boot(Epoch(self.epoch), "1.0", (Partition("main", all_nodes=True, default=True),), NODES))
+        self.do(st.Boot(Epoch(self.epoch), "1.0", PARTITIONS, NODES, QOS))
 
     @invariant()
     def all_is_well(self) -> None:
@@ -352,12 +400,27 @@ class Cluster(RuleBasedStateMachine):
                     assert number in self.state.active, f"{name} runs {number}, which is {job.status.state}"
                     assert name not in job.status.parts_ended
 
+    def all_are_stopped_or_go_on(self) -> None:
+        """Once every agent has heard what it missed, the processes of suspended jobs are stopped and no others."""
+        for _ in range(2):
+            for name in NODES:
+                while self.agents[name].inbox:
+                    self.obey(name)
+                self.heartbeat(name)
+        for name, agent in self.agents.items():
+            for number, attempt in agent.running:
+                job = self.state.jobs.get(JobNumber(number))
+                if job is not None and job.status.attempt == attempt and job.status.state != "COMPLETING":
+                    stopped = (number, attempt) in agent.stopped
+                    assert stopped == (job.status.state == "SUSPENDED"), f"{number} on {name} is {job.status.state}"
+
     def teardown(self) -> None:
         """Left alone, with every agent back, everything that runs comes to an end."""
         if not self.epoch:
             return
         for name in NODES:
             self.reconnect(name)
+        self.all_are_stopped_or_go_on()
         for _ in range(200):
             if not self.state.active:
                 break
@@ -396,7 +459,7 @@ def walk(seed: int, steps: int) -> Cluster:
         return chance.randrange(10**6)
 
     for _ in range(steps):
-        match chance.randrange(16):
+        match chance.randrange(18):
             case 0 | 1:
                 if len(cluster.state.pending) < 30:
                     cluster.submit(
@@ -408,6 +471,7 @@ def walk(seed: int, steps: int) -> Cluster:
                         limit=chance.randrange(3),
                         begin=chance.choice((0, 0, 0, 20)),
                         dependency=chance.choice(("", "", "", "singleton", "afterok:{}", "afterany:{}", "after:{}+1")),
+                        qos=chance.choice(("", "low", "low", "sleepy", "high", "high")),
                         pick=pick(),
                     )
             case 2 | 3 | 4 if cluster.state.pending:
@@ -431,6 +495,8 @@ def walk(seed: int, steps: int) -> Cluster:
                 cluster.connection_breaks(name, chance.random() < 0.15, True)
                 cluster.reboot(name, rarely())
                 cluster.nodes(name, chance.choice(("drain", "resume", "remove")), rarely())
+            case 16 | 17 if cluster.state.pending and cluster.state.active:
+                cluster.preempt(pick(), chance.random() < 0.8)
             case 15 if chance.random() < 0.1:
                 cluster.crash(True, {name for name in NODES if chance.random() < 0.8})
         cluster.all_is_well()
@@ -443,3 +509,12 @@ def test_long_walks(seed: int) -> None:
     causes = {event.cause for event in cluster.journal if isinstance(event, ev.JobChanged)}
     assert {"started", "ended", "split", "requeued", "part ended", "ending"} <= causes
     cluster.teardown()
+
+
+def test_walks_meet_every_kind_of_preemption() -> None:
+    causes = set[str]()
+    for seed in range(2, 6):
+        cluster = walk(seed, 1_200)
+        causes |= {event.cause for event in cluster.journal if isinstance(event, ev.JobChanged)}
+        cluster.teardown()
+    assert {"makes room", "preempted", "suspended", "resumed", "room is not kept"} <= causes

@@ -18,7 +18,7 @@ from flagplotd.sched.snapshot import Snapshot
 from flagplotd.sched.victims import Choice, Cost, total
 
 SETTINGS = settings(
-    max_examples=300, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=150, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )  # fmt: skip
 
 

@@ -48,6 +48,8 @@ class Cluster:
             "FLAGPLOT_DATA_DIR": str(self.data_dir),
             "NUMBA_CACHE_DIR": str(Path(tempfile.gettempdir()) / f"flagplot-numba-{os.getuid()}"),
         }
+        if "PYTHONPATH" in os.environ:
+            self.environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
 
     def run(self, *args: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
         """Run one command whatever its exit code."""

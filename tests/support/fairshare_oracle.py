@@ -39,11 +39,13 @@ class Oracle:
 
     def level(self, of: Account | Association) -> Fraction:
         parent = of.account if isinstance(of, Association) else self.parent(of)
+        if of.shares < 0:
+            return INFINITE
         if not of.shares:
             return Fraction(0)
         if not self.used(of):
             return INFINITE
-        shares = Fraction(of.shares, sum(child.shares for child in self.children(parent)))
+        shares = Fraction(of.shares, sum(max(child.shares, 0) for child in self.children(parent)))
         return shares / Fraction(self.used(of), self.used(parent))
 
     def _visit(self, parents: list[str], tied: bool) -> None:

@@ -14,6 +14,7 @@ from flagplot_wire.alloc import Allocation
 from flagplot_wire.ids import Epoch, JobNumber
 from flagplot_wire.job import JobSpec, Payload
 from flagplot_wire.node import Inventory
+from flagplot_wire.steps import StepEnd
 from flagplot_wire.telemetry import NodeSample
 
 
@@ -70,6 +71,7 @@ class AgentWelcome(Struct, frozen=True, omit_defaults=True, tag="agent_welcome")
     sample_s: int = 2
     kill_wait_s: int = 30
     refused: str = ""
+    streams_key: str = ""
 
 
 class Heartbeat(Struct, frozen=True, omit_defaults=True, tag="heartbeat"):
@@ -198,11 +200,33 @@ class FilePiece(Struct, frozen=True, omit_defaults=True, tag="file_piece"):
     error: str = ""
 
 
+class StepEnded(Struct, frozen=True, tag="step_ended"):
+    """A node's part of a step ended; repeated until acknowledged, and before the end of its job."""
+
+    end: StepEnd
+
+
+class AckSteps(Struct, frozen=True, tag="ack_steps"):
+    """These ends of steps (job, attempt, step) are durable at the controller: forget them."""
+
+    ends: tuple[tuple[JobNumber, int, int], ...]
+
+
+class StopStep(Struct, frozen=True, omit_defaults=True, tag="stop_step"):
+    """End a step: SIGTERM, after `kill_wait_s` SIGKILL."""
+
+    epoch: Epoch
+    number: JobNumber
+    attempt: int
+    step: int
+    kill_wait_s: int = 30
+
+
 class Leave(Struct, frozen=True, omit_defaults=True, tag="leave"):
     """Shut the agent down. `jobs`: leave them to the keeper, or end them first."""
 
     jobs: Literal["leave", "cancel"] = "leave"
 
 
-FromAgent = AgentHello | Heartbeat | SampleReport | InventoryReport | Started | Ended | FilePiece
-ToAgent = AgentWelcome | Launch | Stop | Signal | Extend | AckEnds | ReadFile | Leave
+FromAgent = AgentHello | Heartbeat | SampleReport | InventoryReport | Started | Ended | FilePiece | StepEnded
+ToAgent = AgentWelcome | Launch | Stop | Signal | Extend | AckEnds | ReadFile | Leave | AckSteps | StopStep

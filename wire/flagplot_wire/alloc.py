@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class GpuPart(Struct, frozen=True):
+class GpuPart(Struct, frozen=True, gc=False):
     """A GPU, or a share of one, on a node: `shards` of its `of` equal shards; whole when they are equal."""
 
     index: int
@@ -20,7 +20,7 @@ class GpuPart(Struct, frozen=True):
         return self.shards == self.of
 
 
-class NodeAlloc(Struct, frozen=True):
+class NodeAlloc(Struct, frozen=True, gc=False):
     """One node's part of an allocation.
 
     `cpu_ids` is a CPU list as the kernel writes it (`0-3,8`); `cpus` counts its members; `tasks` is how many
@@ -36,7 +36,7 @@ class NodeAlloc(Struct, frozen=True):
     first_rank: int = 0
 
 
-class Allocation(Struct, frozen=True):
+class Allocation(Struct, frozen=True, gc=False):
     """What one attempt of a job holds; the batch script runs on the first node."""
 
     nodes: tuple[NodeAlloc, ...]

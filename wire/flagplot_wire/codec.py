@@ -51,18 +51,22 @@ class BadBody(Refused):
 
 def encode(body: msgspec.Struct, call: int = 0) -> bytes:
     """One frame, length included, that carries `body` as (the answer to) call `call`."""
-    content = msgspec.to_builtins(body, builtin_types=(bytes,))
-    packed: bytes = msgpack.packb({"v": PROTOCOL_VERSION, "id": call, "body": content}, use_bin_type=True)
+    packed = msgspec.msgpack.encode({"v": PROTOCOL_VERSION, "id": call, "body": body})
     if len(packed) > MAX_FRAME:
         raise BadFrame(f"a frame of {len(packed)} bytes is above the cap of {MAX_FRAME}")
     return _LENGTH.pack(len(packed)) + packed
 
 
 class Decoder(Generic[T]):
-    """Cuts a byte stream into typed bodies of the union `kinds`. Not thread-safe."""
+    """Cuts a byte stream into typed bodies of the union `kinds`. Not thread-safe.
 
-    def __init__(self, kinds: Any, max_frame: int = MAX_FRAME) -> None:
+    With `trusted` (a client reads its controller) frames are decoded straight into their types, ten times as
+    quick; what does not fit is then read the careful way, which caps containers, sizes and depth.
+    """
+
+    def __init__(self, kinds: Any, max_frame: int = MAX_FRAME, trusted: bool = False) -> None:
         self._kinds = kinds
+        self._straight = msgspec.msgpack.Decoder(_envelope(kinds)) if trusted else None
         self._max_frame = max_frame
         self._buffer = bytearray()
         self._known = _tags(kinds)
@@ -87,6 +91,17 @@ class Decoder(Generic[T]):
         return found
 
     def _decode(self, packed: bytes) -> tuple[int, T | Refused]:
+        if self._straight is not None:
+            try:
+                whole = self._straight.decode(packed)
+            except (msgspec.DecodeError, RecursionError):
+                # The careful way below tells what is wrong with it.
+                return self._decode_carefully(packed)
+            if whole.v == PROTOCOL_VERSION:
+                return whole.id, whole.body
+        return self._decode_carefully(packed)
+
+    def _decode_carefully(self, packed: bytes) -> tuple[int, T | Refused]:
         envelope = unpack(packed)
         if not isinstance(envelope, dict) or not isinstance(envelope.get("body"), dict):
             raise BadFrame("a frame must be a map with a body")
@@ -153,6 +168,10 @@ def _check_depth(value: Any) -> None:
         if not level:
             return
     raise BadFrame(f"nested deeper than {MAX_DEPTH} levels")
+
+
+def _envelope(kinds: Any) -> Any:
+    return msgspec.defstruct("Envelope", [("v", int), ("id", int), ("body", kinds)])
 
 
 def _tags(kinds: Any) -> frozenset[str]:

@@ -12,6 +12,7 @@ from flagplot_wire.ids import Epoch, JobNumber
 from flagplot_wire.job import Job, JobSpec, Status
 from flagplot_wire.node import Node, Partition
 from flagplot_wire.policy import Kind, Record, Usage
+from flagplot_wire.steps import Step
 
 
 class JobAdded(Struct, frozen=True, tag="job_added"):
@@ -96,6 +97,12 @@ class UsageUpdated(Struct, frozen=True, omit_defaults=True, tag="usage_updated")
     usage: tuple[Usage, ...]
 
 
+class StepChanged(Struct, frozen=True, tag="step_changed"):
+    """A step began, a part of it ended, or all of it."""
+
+    step: Step
+
+
 class ControllerStarted(Struct, frozen=True, tag="controller_started"):
     """The controller started; every start has a higher epoch."""
 
@@ -115,6 +122,7 @@ Body = (
     | PolicyChanged
     | PolicyRemoved
     | UsageUpdated
+    | StepChanged
     | ControllerStarted
 )
 

@@ -103,7 +103,7 @@ class Why(StrEnum):
     NOT_YET_EXAMINED = "None"
 
 
-class Reason(Struct, frozen=True, omit_defaults=True):
+class Reason(Struct, frozen=True, omit_defaults=True, gc=False):
     """One blocker of a pending job: the word, a sentence part for people, and the jobs in front if any."""
 
     why: Why
@@ -111,7 +111,7 @@ class Reason(Struct, frozen=True, omit_defaults=True):
     jobs: tuple[JobNumber, ...] = ()
 
 
-class Forecast(Struct, frozen=True, omit_defaults=True):
+class Forecast(Struct, frozen=True, omit_defaults=True, gc=False):
     """What the last scheduling cycle says of a pending job: *all* blockers and the planned start.
 
     `start` is epoch seconds (None: not planned), `nodes` where it would run. `never` is a sentence why the job
@@ -127,21 +127,21 @@ class Forecast(Struct, frozen=True, omit_defaults=True):
     hints: tuple[str, ...] = ()
 
 
-class GpuCount(Struct, frozen=True, omit_defaults=True):
+class GpuCount(Struct, frozen=True, omit_defaults=True, gc=False):
     """A number of whole GPUs, of one type (lower case) or of any (empty)."""
 
     count: int
     type: str = ""
 
 
-class LicenseCount(Struct, frozen=True, omit_defaults=True):
+class LicenseCount(Struct, frozen=True, omit_defaults=True, gc=False):
     """A number of a cluster-wide license."""
 
     name: str
     count: int = 1
 
 
-class Request(Struct, frozen=True, omit_defaults=True):
+class Request(Struct, frozen=True, omit_defaults=True, gc=False):
     """What a job asks for.
 
     Memory is MiB; `mem_per_node_mib` of 0 asks for all memory of each node (None: not given). `gpus` counts
@@ -156,7 +156,8 @@ class Request(Struct, frozen=True, omit_defaults=True):
     of its whole GPUs instead of `cpus_per_task`, and at least one for each task (0: not given). `oversubscribe`
     accepts other jobs on its nodes where the partition would give whole nodes.
     `launch` is `batch` (the script runs once, on the first node, as sbatch does) or `tasks` (it runs once per
-    task, with its rank in the environment, as `srun` does).
+    task, with its rank in the environment, as `srun` does). An `interactive` job runs no script: it holds its nodes
+    for the steps of the client that made it, and ends with that.
     """
 
     nodes_min: int = 1
@@ -183,12 +184,12 @@ class Request(Struct, frozen=True, omit_defaults=True):
     switches_wait_s: int = 0
     contiguous: bool = False
     near_gpus: bool = False
-    launch: Literal["batch", "tasks"] = "batch"
+    launch: Literal["batch", "tasks", "interactive"] = "batch"
     cpus_per_gpu: int = 0
     oversubscribe: bool = False
 
 
-class DependencyTerm(Struct, frozen=True, omit_defaults=True):
+class DependencyTerm(Struct, frozen=True, omit_defaults=True, gc=False):
     """One term of `--dependency`; `delay_s` belongs to `after` alone, `jobs` is empty for `singleton`."""
 
     kind: Literal["after", "afterany", "afterok", "afternotok", "singleton"]
@@ -196,21 +197,21 @@ class DependencyTerm(Struct, frozen=True, omit_defaults=True):
     delay_s: int = 0
 
 
-class Dependency(Struct, frozen=True):
+class Dependency(Struct, frozen=True, gc=False):
     """Terms joined by `,` (all must hold) or `?` (any one)."""
 
     terms: tuple[DependencyTerm, ...]
     any_of: bool = False
 
 
-class ArraySpec(Struct, frozen=True, omit_defaults=True):
+class ArraySpec(Struct, frozen=True, omit_defaults=True, gc=False):
     """`--array`: indices as a list (`0-9,15`) and how many may run at once (0: no limit)."""
 
     indices: str
     limit: int = 0
 
 
-class JobSpec(Struct, frozen=True, omit_defaults=True):
+class JobSpec(Struct, frozen=True, omit_defaults=True, gc=False):
     """What was submitted, without the script. Names of partition, account and QoS are empty while not given.
 
     `stdout` and `stderr` are patterns as in sbatch(1) (stderr empty: joined to stdout); `begin` is epoch
@@ -247,7 +248,7 @@ class Payload(Struct, frozen=True, omit_defaults=True):
     environment: dict[str, str] = field(default_factory=dict)
 
 
-class Status(Struct, frozen=True, omit_defaults=True):
+class Status(Struct, frozen=True, omit_defaults=True, gc=False):
     """The changing part of a job. Times are epoch seconds, 0 while not yet.
 
     `attempt` counts starts (0: never started). `exit_code` and `signal` are of the script (None: no end yet).
@@ -255,10 +256,10 @@ class Status(Struct, frozen=True, omit_defaults=True):
     `message` is a sentence for the person (why it failed, who cancelled it). `priority` orders pending jobs.
     For an array record `waiting` lists the indices not yet split off, and the counters count its elements.
     `retry_at` is when a job may start again after a launch failure. `parts_ended` names the nodes whose part
-    of a running or completing attempt is known to have ended.
+    of a running or completing attempt is known to have ended. `site_factor` is what an operator adds to its priority.
     `preempted_by` is the job that the attempt made room for, kept until the next start; `victims` are those that a
-    pending job is being given the room of. `stop_by` is when a preempted job is killed at the latest. `suspended_at`
-    is since when an attempt is stopped (it holds no CPUs then), `suspended_s` how long it was stopped before.
+    pending job is being given the room of, on the nodes of `room`. `stop_by` is when a preempted job is killed at the
+    latest. `suspended_at` is since when an attempt is stopped (it holds no CPUs then), `suspended_s` how long it was stopped before.
     """
 
     state: State = State.PENDING
@@ -286,9 +287,11 @@ class Status(Struct, frozen=True, omit_defaults=True):
     stop_by: int = 0
     suspended_at: int = 0
     suspended_s: int = 0
+    room: tuple[str, ...] = ()
+    site_factor: int = 0
 
 
-class Job(Struct, frozen=True, omit_defaults=True):
+class Job(Struct, frozen=True, omit_defaults=True, gc=False):
     """A job. `array_number` and `array_index` are set on an element that was split off its array.
 
     A record with `spec.array` set is the array itself: it stands for the elements not yet split off, never

@@ -22,7 +22,7 @@ class NodeState(StrEnum):
     UNKNOWN = "UNKNOWN"
 
 
-class NumaNode(Struct, frozen=True):
+class NumaNode(Struct, frozen=True, gc=False):
     """A NUMA node: its CPUs as a kernel list (`0-15,32-47`) and its memory in MiB."""
 
     index: int
@@ -30,7 +30,7 @@ class NumaNode(Struct, frozen=True):
     memory_mib: int
 
 
-class Gpu(Struct, frozen=True, omit_defaults=True):
+class Gpu(Struct, frozen=True, omit_defaults=True, gc=False):
     """One GPU (or MIG device) of a node.
 
     `index` counts from 0 within the node; `minor` is N of /dev/nvidiaN where known. `vram_mib` is None where
@@ -51,7 +51,7 @@ class Gpu(Struct, frozen=True, omit_defaults=True):
     fault: str = ""
 
 
-class Inventory(Struct, frozen=True, omit_defaults=True):
+class Inventory(Struct, frozen=True, omit_defaults=True, gc=False):
     """What an agent found on its machine. `cpu_ids` are the CPUs jobs may use; counts are of the whole node."""
 
     boot_id: str
@@ -73,7 +73,7 @@ class Inventory(Struct, frozen=True, omit_defaults=True):
     notes: tuple[str, ...] = ()
 
 
-class Drain(Struct, frozen=True):
+class Drain(Struct, frozen=True, gc=False):
     """Why, by whom and since when (epoch seconds) a node takes no new jobs."""
 
     reason: str
@@ -81,7 +81,7 @@ class Drain(Struct, frozen=True):
     since: int
 
 
-class Node(Struct, frozen=True, omit_defaults=True):
+class Node(Struct, frozen=True, omit_defaults=True, gc=False):
     """A node as the controller knows it.
 
     `responding` is False while its agent is not connected (`since` tells from when); `ever_seen` is False for
@@ -105,7 +105,7 @@ class Node(Struct, frozen=True, omit_defaults=True):
         return len(expand_indices(self.inventory.cpu_ids)) if self.inventory else 0
 
 
-class Partition(Struct, frozen=True, omit_defaults=True):
+class Partition(Struct, frozen=True, omit_defaults=True, gc=False):
     """A partition: which nodes, whose limits. Times are seconds; 0 is "no limit". `qos` adds that QoS's limits.
     `added_by` is who made it while the controller ran (empty: it comes from the configuration)."""
 

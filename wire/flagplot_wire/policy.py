@@ -9,6 +9,9 @@ from msgspec import Struct
 ROOT = "root"
 """The account above all others."""
 
+USE_PARENT = -1
+"""Shares of a user that stands for its account in the fair tree (Slurm's `Fairshare=parent`)."""
+
 PreemptMode = Literal["", "off", "cancel", "requeue", "suspend"]
 """What becomes of a preempted job; empty: as the cluster is configured."""
 
@@ -53,7 +56,7 @@ class Account(Struct, frozen=True, omit_defaults=True, tag="account"):
 
 
 class Association(Struct, frozen=True, omit_defaults=True, tag="user"):
-    """A user in an account. A user has one `default` association."""
+    """A user in an account. A user has one `default` association. `shares` may be `USE_PARENT`."""
 
     user: str
     account: str
@@ -173,7 +176,7 @@ class PriorityRow(Struct, frozen=True, omit_defaults=True):
 class FairshareRow(Struct, frozen=True, omit_defaults=True):
     """A line of the fair tree (`sshare(1)`), depth first. `usage` is in weighted TRES-seconds; `norm_shares` and
     `norm_usage` are parts of a million among siblings; `level` is the level fairshare × 1,000,000 (None: never
-    used), `factor` of a user × 1,000,000."""
+    used), `factor` of a user × 1,000,000. A user whose `shares` are `USE_PARENT` has its account's parts."""
 
     account: str
     user: str

@@ -9,6 +9,8 @@ from flagplot_wire.ids import Epoch, JobNumber
 from flagplot_wire.job import Forecast, Job
 from flagplot_wire.node import Node, Partition
 from flagplot_wire.policy import FairshareRow, PriorityRow, Record
+from flagplot_wire.steps import Step
+from flagplot_wire.streams import StreamCredit, StreamData, StreamEnd
 from flagplot_wire.telemetry import NodeSample
 
 
@@ -145,9 +147,10 @@ class Partitions(Struct, frozen=True, tag="partitions"):
 
 
 class Policies(Struct, frozen=True, omit_defaults=True, tag="policies"):
-    """Accounts, associations, QoS and reservations."""
+    """Accounts, associations, QoS and reservations; `more` where they did not fit one frame."""
 
     records: tuple[Record, ...] = ()
+    more: bool = False
 
 
 class Priorities(Struct, frozen=True, omit_defaults=True, tag="priorities"):
@@ -198,6 +201,24 @@ class Output(Struct, frozen=True, omit_defaults=True, tag="output"):
     ended: bool = False
 
 
+class StepStarted(Struct, frozen=True, tag="step_started"):
+    """The step; its parts have the streams of the request, in order."""
+
+    step: Step
+
+
+class Opened(Struct, frozen=True, omit_defaults=True, tag="opened"):
+    """The stream is open, to this node."""
+
+    node: str
+
+
+class Steps(Struct, frozen=True, omit_defaults=True, tag="job_steps"):
+    """Steps of one job in order; that of the script first."""
+
+    steps: tuple[Step, ...] = ()
+
+
 class Events(Struct, frozen=True, tag="events"):
     """Journal entries in order."""
 
@@ -237,7 +258,7 @@ class ControllerStatus(Struct, frozen=True, omit_defaults=True, tag="controller_
     agents: tuple[AgentStatus, ...] = field(default_factory=tuple)
 
 
-Push = SnapshotPart | EventsPushed | ForecastsPushed | SamplesPushed | Progress
+Push = SnapshotPart | EventsPushed | ForecastsPushed | SamplesPushed | Progress | StreamData | StreamCredit | StreamEnd
 
 Reply = (
     Failure
@@ -256,4 +277,7 @@ Reply = (
     | Output
     | Events
     | ControllerStatus
+    | StepStarted
+    | Opened
+    | Steps
 )

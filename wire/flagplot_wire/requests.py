@@ -7,6 +7,8 @@ from typing import Literal
 from msgspec import Struct
 
 from flagplot_wire.job import JobSpec, Payload
+from flagplot_wire.steps import StepSpec
+from flagplot_wire.streams import StreamCredit, StreamData, StreamEnd
 
 
 class Subscribe(Struct, frozen=True, omit_defaults=True, tag="subscribe"):
@@ -43,7 +45,8 @@ class Act(Struct, frozen=True, omit_defaults=True, tag="act"):
 
 class Update(Struct, frozen=True, omit_defaults=True, tag="update"):
     """`Acted`: change jobs. Only what is not None changes; `time_limit` is text as `-t` takes it, `licenses` as
-    `--licenses` does. An empty account or QoS gives the default, an empty reservation or license none."""
+    `--licenses` does. An empty account or QoS gives the default, an empty reservation or license none. Only operators
+    set `priority` and `site_factor`, which adds to the priority."""
 
     jobs: tuple[str, ...]
     time_limit: str | None = None
@@ -64,6 +67,7 @@ class Update(Struct, frozen=True, omit_defaults=True, tag="update"):
     qos: str | None = None
     reservation: str | None = None
     licenses: str | None = None
+    site_factor: int | None = None
 
 
 class DrainNodes(Struct, frozen=True, tag="drain"):
@@ -138,10 +142,11 @@ class ChangePolicy(Struct, frozen=True, omit_defaults=True, tag="change_policy")
 
 
 class GetPolicy(Struct, frozen=True, omit_defaults=True, tag="policy"):
-    """`Policies`: the records of one kind (empty: all), by name where names are given."""
+    """`Policies`: the records of one kind (empty: all), by name where names are given, without the first `skip`."""
 
     kind: Literal["", "account", "user", "qos", "reservation"] = ""
     names: tuple[str, ...] = ()
+    skip: int = 0
 
 
 class GetPriority(Struct, frozen=True, omit_defaults=True, tag="priority"):
@@ -212,6 +217,74 @@ class Shutdown(Struct, frozen=True, omit_defaults=True, tag="shutdown"):
     jobs: Literal["leave", "cancel"] = "leave"
 
 
+class StartStep(Struct, frozen=True, tag="start_step"):
+    """`StepStarted`: run a step in a running job. Part `i` of it is stream `stream + i` of this connection.
+
+    `as_owner` is what operators must say to start one in another person's job; it runs as the job's user.
+    """
+
+    job: str
+    spec: StepSpec
+    stream: int
+    as_owner: bool = False
+
+
+class WatchStep(Struct, frozen=True, tag="watch_step"):
+    """`StepStarted`: watch a running step (-1: the last one begun); streams as with `StartStep`."""
+
+    job: str
+    step: int
+    stream: int
+
+
+class OpenPort(Struct, frozen=True, omit_defaults=True, tag="open_port"):
+    """`Opened`: stream `stream` is a TCP connection to a port on a node of the job (empty: its first)."""
+
+    job: str
+    stream: int
+    port: int
+    node: str = ""
+    as_owner: bool = False
+
+
+class OpenFile(Struct, frozen=True, omit_defaults=True, tag="open_file"):
+    """`Opened`: stream `stream` reads or writes a file on a node of the job, as `ConnectFile` says."""
+
+    job: str
+    stream: int
+    verb: Literal["read", "write", "put"]
+    path: str
+    node: str = ""
+    mode: int = 0o644
+    force: bool = False
+
+
+class GetSteps(Struct, frozen=True, tag="steps"):
+    """`Steps` of a job, running or not."""
+
+    job: str
+
+
+class CancelStep(Struct, frozen=True, omit_defaults=True, tag="cancel_step"):
+    """`Acted`: end a step (`123.0`)."""
+
+    job: str
+    step: int
+
+
+class Claim(Struct, frozen=True, tag="claim"):
+    """`Acted`: this connection is that of an interactive job's client: the job ends soon after it."""
+
+    job: str
+
+
+class EndJob(Struct, frozen=True, tag="end_job"):
+    """`Acted`: an interactive job is done, with this exit code."""
+
+    job: str
+    exit_code: int = 0
+
+
 AnyRequest = (
     Hello
     | Subscribe
@@ -236,4 +309,15 @@ AnyRequest = (
     | GetEvents
     | GetStatus
     | Shutdown
+    | StartStep
+    | WatchStep
+    | OpenPort
+    | OpenFile
+    | GetSteps
+    | CancelStep
+    | Claim
+    | EndJob
+    | StreamData
+    | StreamCredit
+    | StreamEnd
 )

@@ -92,6 +92,7 @@ class Running:
             "pids": pids,
             "started": self.started if pids or not self.recipe["tasks"] else 0,
             "group": str(self.group.tracked or ""),
+            "joins": self.group.joins(),
             "enforced": self.group.enforced,
             "notes": self.group.notes,
         }

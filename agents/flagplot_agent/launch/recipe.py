@@ -18,7 +18,7 @@ MASTER_PORT_FIRST, MASTER_PORTS = 20_000, 10_000
 
 NVIDIA_MAJOR = 195
 """The device number of /dev/nvidiaN is this, N."""
-OWN_NAMES = ("SLURM_", "FLAGPLOT_FD", "FLAGPLOT_CONFINED", "FLAGPLOT_SHARDS", "FLAGPLOT_VRAM_MIB")
+OWN_NAMES = ("SLURM_", "FLAGPLOT_SOCKET", "FLAGPLOT_FD", "FLAGPLOT_CONFINED", "FLAGPLOT_SHARDS", "FLAGPLOT_VRAM_MIB")
 """Submitted variables with these beginnings speak of another job or session: a job never inherits them."""
 
 
@@ -80,6 +80,8 @@ def recipe_of(
         notes.append("not bound to CPUs: the node's CPUs are simulated")
     if launch.spec.request.launch == "tasks":
         ranks = [(part.first_rank + local, local) for local in range(part.tasks)]
+    elif launch.spec.request.launch == "interactive":
+        ranks = []
     else:
         ranks = [(0, 0)] if launch.node_index == 0 else []
     tasks = [_task(launch, inventory, account, script, part, rank, local, now) for rank, local in ranks]
@@ -187,10 +189,10 @@ def _slurm(launch: Launch, part: NodeAlloc, rank: int, local: int, now: int) -> 
         "SLURM_PROCID": rank,
         "SLURM_LOCALID": local,
         "SLURM_NODEID": launch.node_index,
-        "SLURM_TASKS_PER_NODE": _repeats([one.tasks for one in nodes]),
+        "SLURM_TASKS_PER_NODE": repeats([one.tasks for one in nodes]),
         "SLURM_CPUS_PER_TASK": spec.request.cpus_per_task,
         "SLURM_CPUS_ON_NODE": part.cpus,
-        "SLURM_JOB_CPUS_PER_NODE": _repeats([one.cpus for one in nodes]),
+        "SLURM_JOB_CPUS_PER_NODE": repeats([one.cpus for one in nodes]),
         "SLURM_MEM_PER_NODE": part.memory_mib,
         "SLURM_SUBMIT_DIR": spec.work_dir,
         "SLURM_SUBMIT_HOST": launch.submit_host,
@@ -232,7 +234,7 @@ def _gpus(inventory: Inventory, part: NodeAlloc) -> dict[str, str]:
     return found
 
 
-def _repeats(counts: list[int]) -> str:
+def repeats(counts: list[int]) -> str:
     """Slurm's short form: `2(x3),1`."""
     runs: list[list[int]] = []
     for count in counts:

@@ -8,13 +8,15 @@ a file system that hangs holds up one job, not the keeper.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import pwd
 import signal
 import socket
 import stat
+import termios
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 USER_FAULT = "user: "
 _BUSY_TRIES = 20
@@ -83,15 +85,14 @@ def _become(recipe: dict[str, Any], task: dict[str, Any], joins: list[str], chan
         _reset_signals()
         if recipe["cpus"]:
             os.sched_setaffinity(0, recipe["cpus"])
-        script = _open_script(recipe, task["argv"][0])
+        script = -1 if "program" in task else _open_script(recipe, task["argv"][0])
         _switch_user(recipe)
         os.umask(0o022)
         _enter(recipe["work_dir"])
-        stdin = _open_input(task["stdin"])
-        stdout = _open_output(task["stdout"], recipe["append"], "output", "-o")
-        stderr = _open_output(task["stderr"], recipe["append"], "error file", "-e") if task["stderr"] else stdout
-        for descriptor, target in ((stdin, 0), (stdout, 1), (stderr, 2)):
+        for target, descriptor in enumerate(_open_all(recipe, task)):
             os.dup2(descriptor, target, inheritable=True)
+        if recipe.get("pty"):
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         socket.send_fds(channel, [b"ok"], [2])
         low = 3
         for kept in sorted({channel.fileno(), script} - {-1}):
@@ -105,6 +106,18 @@ def _become(recipe: dict[str, Any], task: dict[str, Any], joins: list[str], chan
         channel.sendall(f"{type(wrong).__name__}: {wrong}".encode("utf-8", "replace"))
     finally:
         os._exit(127)
+
+
+def _open_all(recipe: dict[str, Any], task: dict[str, Any]) -> tuple[int, int, int]:
+    """Input, output and error: those that a step has got already (`descriptors`, else -1), or files."""
+    stdin, stdout, stderr = task.get("descriptors", (-1, -1, -1))
+    if stdin < 0:
+        stdin = _open_input(task["stdin"])
+    if stdout < 0:
+        stdout = _open_output(task["stdout"], recipe["append"], "output", "-o")
+    if stderr < 0:
+        stderr = _open_output(task["stderr"], recipe["append"], "error file", "-e") if task["stderr"] else stdout
+    return stdin, stdout, stderr
 
 
 def _join(joins: list[str]) -> None:
@@ -157,6 +170,8 @@ def _open_script(recipe: dict[str, Any], path: str) -> int:
 def _execute(task: dict[str, Any], script: int) -> None:
     """Execute the script by its path; by its descriptor where a folder on the way is closed to the user."""
     argv, environment = task["argv"], task["environment"]
+    if "program" in task:
+        _execute_step(task["program"], argv, environment)
     program: str | int = argv[0]
     if script >= 0:
         if os.access(argv[0], os.X_OK):
@@ -177,6 +192,15 @@ def _execute(task: dict[str, Any], script: int) -> None:
             if wrong.errno == errno.E2BIG:
                 what = "cannot execute the script (its arguments and environment are too long)"
             raise LaunchError(f"{fault}{what}: {wrong.strerror}") from wrong
+
+
+def _execute_step(program: str, argv: list[str], environment: dict[str, str]) -> NoReturn:
+    """Execute a step's program, looked for in its `PATH`."""
+    try:
+        os.execvpe(program, argv, environment)
+    except OSError as wrong:
+        fault = USER_FAULT if wrong.errno in (errno.ENOENT, errno.ENOEXEC, errno.EACCES, errno.E2BIG) else ""
+        raise LaunchError(f"{fault}cannot execute {program}: {wrong.strerror}") from wrong
 
 
 def _enter(work_dir: str) -> None:

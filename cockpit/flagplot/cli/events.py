@@ -64,6 +64,9 @@ def words_of(body: Any) -> str:
             return f"job {number} {cause}{who}{where}: {status.state}{f', {status.message}' if status.message else ''}"
         case ev.JobSpecChanged(number, _, what, by):
             return f"job {number} {what}{f' by {by}' if by else ''}"
+        case ev.StepChanged(step):
+            code = f", exit code {step.exit_code}" if step.exit_code else ""
+            return f"step {step.id} ({step.name}) of {step.user}: {step.state}{code}"
         case ev.JobsForgotten(numbers):
             return f"{counted(len(numbers), 'ended job')} left the queue"
         case ev.NodeChanged(node, cause, by):

@@ -15,13 +15,17 @@ from flagplot_wire.text import clean
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "account": ("flagplot.cli.policy:account", "Add, modify, remove and show accounts."),
+    "attach": ("flagplot.cli.shell:attach", "Watch what a running step writes."),
+    "bcast": ("flagplot.cli.files:bcast", "Send a file to every node of a job."),
     "cancel": ("flagplot.cli.act:cancel", "Cancel jobs, or send them a signal."),
     "connect": ("flagplot.cli.connect:command", "Pin a remote controller's host key and remember it."),
+    "cp": ("flagplot.cli.files:cp", "Copy files between here and a job."),
     "demo-jobs": ("flagplot.cli.demo_jobs:command", ""),
     "down": ("flagplot.cli.down:command", "Stop the cluster on this machine."),
     "drain": ("flagplot.cli.nodes_act:drain", "Take nodes out of service for new jobs."),
     "events": ("flagplot.cli.events:command", "Show the journal, or follow it."),
     "explain": ("flagplot.cli.explain:command", "Say why a job is pending and when it is planned."),
+    "forward": ("flagplot.cli.forward:command", "Forward local ports to a job."),
     "gpus": ("flagplot.cli.gpus:command", "List GPUs, their shards and who holds them."),
     "hold": ("flagplot.cli.act:hold", "Keep pending jobs from starting."),
     "logs": ("flagplot.cli.logs:command", "Print a job's output, or follow it."),
@@ -34,8 +38,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "requeue": ("flagplot.cli.act:requeue", "Start jobs again from the beginning."),
     "reservation": ("flagplot.cli.policy:reservation", "Add, modify, remove and show reservations."),
     "resume": ("flagplot.cli.nodes_act:resume", "Give drained nodes back to jobs."),
+    "rsh": ("flagplot.cli.shell:rsh", "Run a command on another node of this job (for MPI's launchers)."),
+    "run": ("flagplot.cli.run:command", "Run a command over a job's nodes, in a job made for it where there is none."),
     "script": ("flagplot.cli.script:command", "Print a job's script."),
+    "shell": ("flagplot.cli.shell:command", "Open a shell inside a running job."),
     "show": ("flagplot.cli.show:command", "Show a job, node or partition in full; priorities; fair shares."),
+    "ssh-config": ("flagplot.cli.ssh_config:command", "Print a block for ~/.ssh/config that leads into jobs."),
+    "ssh-proxy": ("flagplot.cli.ssh_config:proxy", "Speak SSH for one job; ssh calls it."),
     "status": ("flagplot.cli.status:command", "Show the controller and its agents."),
     "submit": ("flagplot.cli.submit:command", "Submit a job script."),
     "up": ("flagplot.cli.up:command", "Start a cluster on this machine and open the cockpit."),
@@ -72,7 +81,9 @@ class LazyGroup(click.Group):
 @click.option("--data-dir", type=click.Path(path_type=Path), help="Folder of a cluster on this machine.")
 @click.option("--cluster", metavar="NAME", help="A cluster that `flagplot connect` has remembered.")
 @click.option("--read-only", is_flag=True, help="Open the cockpit without the keys that change anything.")
-@click.option("--theme", metavar="NAME", help="Theme of the cockpit: dark, light, colourblind, mono, or your own.")
+@click.option(
+    "--theme", metavar="NAME", help="Theme of the cockpit (dark, light, contrast, colourblind, …), or your own."
+)
 @click.pass_context
 def cli(ctx: click.Context, data_dir: Path | None, cluster: str | None, read_only: bool, theme: str | None) -> None:
     """The cockpit and command line of a Flagplot cluster; without a command the cockpit opens."""

@@ -61,7 +61,7 @@ SETTINGS: dict[Kind, tuple[Setting, ...]] = {
     "user": (
         ("account", "ACCOUNT", "The account; needed to add, and where the user is in several."),
         ("default", "", "Jobs that name no account go to this one."),
-        ("shares", "N", "Shares among the users of the account."),
+        ("shares", "N", "Shares among the users of the account, or parent."),
         ("priority", "N", "Added to the priority of the jobs."),
         ("qos", "QOS,...", "QoS that may be used: +a adds one, -a takes one away; empty: those of the account."),
         _DEFAULT_QOS,

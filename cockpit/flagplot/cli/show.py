@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from flagplot.cli.common import ask, json_option
+from flagplot.client.calls import Calls
 from flagplot.output.json import (
     fairshare_object,
     gpu_objects,
@@ -15,11 +16,12 @@ from flagplot.output.json import (
     print_json,
     priority_object,
     record_object,
+    step_object,
 )
 from flagplot.output.table import table
 from flagplot.view.policy import fairshare_table, priority_table
 from flagplot_wire.errors import Refused
-from flagplot_wire.replies import Jobs
+from flagplot_wire.replies import Jobs, Steps
 from flagplot_wire.requests import GetFairshare
 from flagplot_wire.text import clean
 
@@ -67,12 +69,25 @@ def whole_object(reply: Jobs, text: str) -> dict[str, Any]:
 @click.pass_context
 def show_job(context: click.Context, job: str, as_json: bool) -> None:
     """One job, also when it ended long ago; an array with its elements."""
-    found = whole_object(ask(context, lambda calls: calls.job(job)), job)
+
+    async def both(calls: Calls) -> tuple[Jobs, Steps]:
+        return await calls.job(job), await calls.steps(job)
+
+    jobs, steps = ask(context, both)
+    found = whole_object(jobs, job)
+    found["steps"] = [step_object(one) for one in steps.steps]
     if as_json:
         print_json(found)
         return
     elements = found.pop("elements", None)
+    steps_found = found.pop("steps")
     print_fields(found)
+    for one in steps_found:
+        print(
+            f"step {one['id']}: {one['state']} {clean(one['name'])}, {one['tasks']} tasks on {','.join(one['nodes'])}, "
+            f"exit code {one['exit_code']}, {one['elapsed_s']} s, CPU {one['cpu_ms'] / 1000:.1f} s, "
+            f"{one['memory_peak_mib']} MiB"
+        )
     for element in elements or ():
         print(f"element {element['display_id']}: {element['state']} {' '.join(element['nodes'])}")
 

@@ -116,15 +116,15 @@ def print_belonging(spec: JobSpec) -> None:
         print(f"flagplot: {words}", file=sys.stderr)
 
 
-def split_own(words: list[str]) -> tuple[dict[str, str | bool], list[str]]:
-    """Take the command's own options out of the words before the script, wherever they stand."""
+def split_own(words: list[str], table: dict[str, bool] = OWN) -> tuple[dict[str, str | bool], list[str]]:
+    """Take the command's own options (`table`) out of the words before the script, wherever they stand."""
     own: dict[str, str | bool] = {}
     kept: list[str] = []
     while words:
         word = words.pop(0)
         name, equals, value = word.partition("=")
-        if name in OWN:
-            if not OWN[name]:
+        if name in table:
+            if not table[name]:
                 own[name] = True
             elif equals:
                 own[name] = value

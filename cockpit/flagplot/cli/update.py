@@ -15,10 +15,13 @@ _KEYS = {
     "nice": "nice", "priority": "priority", "comment": "comment", "dependency": "dependency", "starttime": "begin",
     "begin": "begin", "cpuspertask": "cpus_per_task", "minmemorynode": "memory", "mem": "memory",
     "gpuspernode": "gpus_per_node", "numnodes": "nodes", "nodes": "nodes", "arraytaskthrottle": "array_limit",
-    "requeue": "requeue",
+    "requeue": "requeue", "account": "account", "qos": "qos", "reservationname": "reservation",
+    "reservation": "reservation", "licenses": "licenses", "sitefactor": "site_factor",
 }  # fmt: skip
 """Keys of `KEY=VALUE` words, as scontrol(1) has them, in lower case."""
-_WHOLE = {"nice", "priority", "cpus_per_task", "array_limit"}
+MOST, MAX_PRIORITY = 2**31 - 3, 2**32 - 1
+"""Of any whole number, and of a priority, as scontrol(1) takes them."""
+_WHOLE = {"nice", "priority", "cpus_per_task", "array_limit", "site_factor"}
 
 
 @click.command("update")
@@ -27,14 +30,19 @@ _WHOLE = {"nice", "priority", "cpus_per_task", "array_limit"}
 @click.option("-J", "--job-name", "name", help="Name.")
 @click.option("-p", "--partition", help="Partition.")
 @click.option("-N", "--nodes", help="Number of nodes.")
-@click.option("-c", "--cpus-per-task", type=click.IntRange(1), help="CPUs for each task.")
+@click.option("-c", "--cpus-per-task", type=click.IntRange(1, MOST), help="CPUs for each task.")
 @click.option("--mem", "memory", help="Memory on each node.")
 @click.option("--gpus-per-node", help="GPUs on each node.")
 @click.option("-d", "--dependency", help="Dependency; an empty one removes it.")
 @click.option("-b", "--begin", help="Begin time.")
-@click.option("--nice", type=int, help="Nice value.")
-@click.option("--priority", type=int, help="Priority (operators).")
-@click.option("--array-limit", type=click.IntRange(0), help="Elements of the array that may run at once; 0: all.")
+@click.option("--nice", type=click.IntRange(-MOST, MOST), help="Nice value.")
+@click.option("--priority", type=click.IntRange(0, MAX_PRIORITY), help="Priority (operators).")
+@click.option("--site-factor", type=click.IntRange(-MOST, MOST), help="Added to the priority (operators).")
+@click.option("-A", "--account", help="Account; an empty one gives the default.")
+@click.option("-q", "--qos", help="QoS; an empty one gives the default.")
+@click.option("--reservation", help="Reservation; an empty one removes it.")
+@click.option("-L", "--licenses", help="Licenses; an empty one removes them.")
+@click.option("--array-limit", type=click.IntRange(0, MOST), help="Elements of the array that may run at once; 0: all.")
 @click.option("--comment", help="Comment.")
 @click.option("--requeue/--no-requeue", default=None, help="Start again when the node fails, or not.")
 @json_option
@@ -57,9 +65,12 @@ def read_pair(word: str) -> tuple[str, Any]:
         raise Refused("usage", f"there is nothing called {key!r} to change", f"there are: {', '.join(sorted(_KEYS))}")
     if name in _WHOLE:
         try:
-            return name, int(value)
+            number = int(value)
         except ValueError as wrong:
             raise Refused("usage", f"{word}: {value!r} is no whole number") from wrong
+        if not -MOST <= number <= (MAX_PRIORITY if name == "priority" else MOST):
+            raise Refused("usage", f"{word}: the number is out of range")
+        return name, number
     if name == "requeue":
         return name, value.lower() in ("1", "yes", "true")
     return name, value

@@ -14,7 +14,7 @@ from msgspec import Struct
 from flagplot_wire import replies, requests
 from flagplot_wire.errors import Refused
 from flagplot_wire.job import Forecast, Job, JobSpec, Payload
-from flagplot_wire.policy import FairshareRow, PriorityRow
+from flagplot_wire.policy import FairshareRow, PriorityRow, Record, kind_of
 
 R = TypeVar("R", bound=Struct)
 
@@ -94,8 +94,15 @@ class Calls:
         return await self._ask(request, replies.Acted)
 
     async def policy(self, request: requests.GetPolicy) -> replies.Policies:
-        """Accounts, users, QoS and reservations."""
-        return await self._ask(request, replies.Policies)
+        """Accounts, users, QoS and reservations, all pages of them; one that moves in the order meanwhile stands once."""
+        records: dict[tuple[str, str], Record] = {}
+        seen = 0
+        while True:
+            page = await self._ask(msgspec.structs.replace(request, skip=seen), replies.Policies)
+            records |= {(kind_of(record), record.key): record for record in page.records}
+            seen += len(page.records)
+            if not page.more or not page.records:
+                return replies.Policies(tuple(records.values()))
 
     async def priority(self, jobs: tuple[str, ...] = ()) -> replies.Priorities:
         """The factors of pending jobs, all pages of them; a job that moves in the order meanwhile stands once."""
@@ -140,6 +147,30 @@ class Calls:
     async def status(self) -> replies.ControllerStatus:
         """The controller at a glance."""
         return await self._ask(requests.GetStatus(), replies.ControllerStatus)
+
+    async def steps(self, job: str) -> replies.Steps:
+        """A job's steps."""
+        return await self._ask(requests.GetSteps(job), replies.Steps)
+
+    async def cancel_step(self, job: str, step: int) -> replies.Acted:
+        """End a step."""
+        return await self._ask(requests.CancelStep(job, step), replies.Acted)
+
+    async def claim(self, job: str) -> replies.Acted:
+        """Tie an interactive job to this connection."""
+        return await self._ask(requests.Claim(job), replies.Acted)
+
+    async def end_job(self, job: str, exit_code: int) -> replies.Acted:
+        """End an interactive job."""
+        return await self._ask(requests.EndJob(job, exit_code), replies.Acted)
+
+    async def start_step(self, request: requests.StartStep | requests.WatchStep) -> replies.StepStarted:
+        """Start a step, or watch one; its streams must be reserved already."""
+        return await self._ask(request, replies.StepStarted)
+
+    async def opened(self, request: requests.OpenPort | requests.OpenFile) -> replies.Opened:
+        """Open a stream to a port or a file."""
+        return await self._ask(request, replies.Opened)
 
     async def shutdown(self, request: requests.Shutdown) -> replies.Acted:
         """Stop the controller."""

@@ -7,10 +7,12 @@ import socket
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from flagplot.client.streams import Streams
 from flagplot.client.target import Target
 from flagplot_wire import PROTOCOL_VERSION, __version__, replies, requests
 from flagplot_wire.codec import BadBody, Decoder, UnknownKind, encode
 from flagplot_wire.errors import Refused
+from flagplot_wire.streams import StreamCredit, StreamData, StreamEnd
 
 ANSWER_S = 60.0
 START_HINT = "start it with `flagplot up`, or choose another cluster with --data-dir or --cluster"
@@ -24,6 +26,9 @@ class Stream(Protocol):
 
     async def write(self, data: bytes) -> None:
         """Send all."""
+
+    def send(self, data: bytes) -> None:
+        """Send without waiting, for what is limited otherwise."""
 
     async def close(self) -> None:
         """Let go."""
@@ -43,6 +48,10 @@ class SocketStream:
         """Send all."""
         self._writer.write(data)
         await self._writer.drain()
+
+    def send(self, data: bytes) -> None:
+        """Send without waiting, for what is limited otherwise."""
+        self._writer.write(data)
 
     async def close(self) -> None:
         """Let go."""
@@ -66,6 +75,7 @@ class Connection:
         self.welcome: replies.Welcome | None = None
         self.closed = asyncio.Event()
         self.problem = ""
+        self.streams = Streams(lambda body: self._stream.send(encode(body)))
 
     @classmethod
     async def open(cls, target: Target, on_push: Callable[[Any], None] | None = None) -> Connection:
@@ -112,7 +122,7 @@ class Connection:
             raise Refused("no_controller", f"the connection to the controller is lost: {wrong}", START_HINT) from wrong
 
     async def _read(self) -> None:
-        decoder: Decoder[Any] = Decoder(replies.Reply | replies.Push)
+        decoder: Decoder[Any] = Decoder(replies.Reply | replies.Push, trusted=True)
         try:
             while data := await self._stream.read():
                 for call, body in decoder.feed(data):
@@ -122,6 +132,7 @@ class Connection:
             self.problem = f"the connection to the controller is lost: {wrong}"
         finally:
             self.closed.set()
+            self.streams.lost(Refused("no_controller", self.problem or "the connection was closed", START_HINT))
             for done in self._waiting.values():
                 if not done.done():
                     done.set_exception(
@@ -131,6 +142,9 @@ class Connection:
     def _take(self, call: int, body: Any) -> None:
         if call == 0 and isinstance(body, replies.Failure):
             raise Refused(body.code, body.message, body.hint)
+        if isinstance(body, (StreamData, StreamCredit, StreamEnd)):
+            self.streams.take(body)
+            return
         if call == 0:
             # A push of a kind this version does not know is for a newer one.
             if self._on_push is not None and not isinstance(body, UnknownKind):
@@ -161,6 +175,15 @@ async def open_stream(target: Target) -> Stream:
         # The descriptor is duplicated, so that a second connection attempt finds it still there.
         inherited = socket.socket(fileno=socket.dup(target.fd))
         return SocketStream(*await asyncio.open_unix_connection(sock=inherited))
+    if target.kind == "node":
+        try:
+            reader, writer = await asyncio.open_unix_connection(target.socket)
+        except OSError as wrong:
+            raise Refused(
+                "no_controller", f"cannot reach {target.socket}: {wrong}", "is this node's agent up?"
+            ) from wrong
+        writer.write(f"job {target.job}\n".encode())
+        return SocketStream(reader, writer)
     if target.kind == "ssh":
         from flagplot.client.ssh import open_ssh
 

@@ -28,6 +28,11 @@ class Live:
         self._connection: Connection | None = None
         self._gap = False
 
+    @property
+    def connection(self) -> Connection | None:
+        """The connection of the moment; None while there is none."""
+        return None if self._connection is None or self._connection.closed.is_set() else self._connection
+
     async def ask(self, request: requests.AnyRequest) -> replies.Reply:
         """Ask over the connection of the moment; refused while there is none."""
         if self._connection is None or self._connection.closed.is_set():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from flagplot.client.touched import Touched
 from flagplot_wire import events as ev
 from flagplot_wire.ids import JobNumber
-from flagplot_wire.job import Forecast, Job
+from flagplot_wire.job import Forecast, Job, State
 from flagplot_wire.node import Node, Partition
 from flagplot_wire.replies import (
     EventsPushed,
@@ -19,6 +21,8 @@ from flagplot_wire.replies import (
     Welcome,
 )
 from flagplot_wire.telemetry import NodeSample
+
+HOLDING = frozenset({State.RUNNING, State.SUSPENDED, State.COMPLETING})
 
 
 class Gap(Exception):
@@ -51,6 +55,11 @@ class Mirror:
     recent: list[ev.Event] = field(default_factory=list)
     held: dict[str, set[JobNumber]] = field(default_factory=dict)
     """Node name → numbers of jobs that hold something there now (running or completing)."""
+    elements: dict[JobNumber, set[JobNumber]] = field(default_factory=dict)
+    """Array → numbers of the elements that were split off."""
+    counts: Counter[State] = field(default_factory=Counter)
+    """How many jobs are in each state."""
+    touched: Touched = field(default_factory=Touched)
 
     def take(self, push: Push) -> None:
         """Apply one push; raises `Gap` when events are missing before it."""
@@ -74,8 +83,10 @@ class Mirror:
 
     def _take_snapshot(self, part: SnapshotPart) -> None:
         if part.first:
-            for table in (self.jobs, self.nodes, self.partitions, self.forecasts, self.samples, self.held):
+            tables = (self.jobs, self.nodes, self.partitions, self.forecasts, self.samples, self.held, self.elements)
+            for table in (*tables, self.counts):
                 table.clear()
+            self.touched.reset()
             self.recent.clear()
             self.complete = False
         for job in part.jobs:
@@ -110,8 +121,7 @@ class Mirror:
                     self._put_job(_replace(self.jobs[number], spec=spec))
             case ev.JobsForgotten(numbers):
                 for number in numbers:
-                    self.jobs.pop(number, None)
-                    self.forecasts.pop(number, None)
+                    self._forget(number)
             case ev.NodeChanged(node):
                 self._put_nodes((node,))
             case ev.NodeRemoved(name):
@@ -126,22 +136,45 @@ class Mirror:
         for node in nodes:
             self.nodes[node.name] = node
 
+    def _forget(self, number: JobNumber) -> None:
+        job = self.jobs.pop(number, None)
+        self.forecasts.pop(number, None)
+        if job is None:
+            return
+        self.counts[job.status.state] -= 1
+        for name in _holds(job):
+            self.held.get(name, set()).discard(number)
+        if job.array_index is not None:
+            self.elements.get(job.array_number, set()).discard(number)
+        self.touched.add(number)
+        for element in self.elements.get(number, ()):
+            self.touched.add(element)
+
     def _put_job(self, job: Job) -> None:
         before = self.jobs.get(job.number)
-        for name in _holds(before):
-            self.held.get(name, set()).discard(job.number)
+        if before is not None:
+            self.counts[before.status.state] -= 1
+            for name in _holds(before):
+                self.held.get(name, set()).discard(job.number)
+        self.counts[job.status.state] += 1
         for name in _holds(job):
             self.held.setdefault(name, set()).add(job.number)
+        if job.array_index is not None:
+            self.elements.setdefault(job.array_number, set()).add(job.number)
+        elif before is None and job.number in self.elements:
+            for element in self.elements[job.number]:
+                self.touched.add(element)
+        self.touched.add(job.number)
         self.jobs[job.number] = job
-        if job.status.state != "PENDING":
+        if job.status.state is not State.PENDING:
             self.forecasts.pop(job.number, None)
 
 
-def _holds(job: Job | None) -> list[str]:
-    if job is None or job.status.allocation is None:
-        return []
-    if job.status.state not in ("RUNNING", "SUSPENDED", "COMPLETING"):
-        return []
+def _holds(job: Job) -> Sequence[str]:
+    if job.status.allocation is None:
+        return ()
+    if job.status.state not in HOLDING:
+        return ()
     return job.status.allocation.names
 
 

@@ -32,6 +32,10 @@ class SshStream:
         except asyncssh.Error as wrong:
             raise OSError(str(wrong)) from wrong
 
+    def send(self, data: bytes) -> None:
+        """Send without waiting, for what is limited otherwise."""
+        self._process.stdin.write(data)
+
     async def close(self) -> None:
         """Let go."""
         self._connection.close()

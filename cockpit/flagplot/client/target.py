@@ -15,7 +15,7 @@ from flagplot_wire.errors import Refused
 class Target:
     """Where a controller is reached and by what. Fields that do not belong to the kind are empty."""
 
-    kind: Literal["local", "ssh", "fd"]
+    kind: Literal["local", "ssh", "fd", "node"]
     name: str = ""
     data_dir: Path | None = None
     fd: int = -1
@@ -24,6 +24,8 @@ class Target:
     user: str = ""
     host_key: str = ""
     key_file: str = ""
+    socket: str = ""
+    job: str = ""
 
     def __str__(self) -> str:
         if self.kind == "ssh":
@@ -63,7 +65,7 @@ def read_clusters() -> dict[str, dict[str, object]]:
 
 
 def resolve(*, data_dir: Path | None = None, cluster: str | None = None) -> Target:
-    """The controller meant: `FLAGPLOT_FD`, then `--cluster`, then the data directory."""
+    """The controller meant: `FLAGPLOT_FD`, `--cluster`, `--data-dir`, a job's own node, the data directory."""
     if (inherited := os.environ.get("FLAGPLOT_FD")) and data_dir is None and cluster is None:
         return Target("fd", fd=int(inherited))
     if cluster:
@@ -83,5 +85,8 @@ def resolve(*, data_dir: Path | None = None, cluster: str | None = None) -> Targ
             host_key=str(found.get("host_key", "")),
             key_file=str(found.get("key_file", "")),
         )
+    node, job = os.environ.get("FLAGPLOT_SOCKET"), os.environ.get("FLAGPLOT_JOB_ID")
+    if node and job and data_dir is None:
+        return Target("node", f"job {job}'s controller", socket=node, job=job)
     folder = Path(data_dir).expanduser().absolute() if data_dir is not None else default_data_dir()
     return Target("local", folder.name, data_dir=folder)

@@ -9,8 +9,9 @@ from msgspec import Struct
 
 from flagplot.script.build import write_dependency
 from flagplot_wire.job import Forecast, Job
-from flagplot_wire.policy import FairshareRow, PriorityRow
+from flagplot_wire.policy import USE_PARENT, FairshareRow, PriorityRow
 from flagplot_wire.replies import NodeView
+from flagplot_wire.steps import Step
 
 
 def print_json(value: Any) -> None:
@@ -37,6 +38,7 @@ def job_object(job: Job, forecast: Forecast | None) -> dict[str, Any]:
         "exit_code": status.exit_code,
         "signal": status.signal,
         "message": status.message,
+        "preempted_by": status.preempted_by or None,
         "submit_time": status.submit_time,
         "eligible_time": status.eligible_time,
         "start_time": status.start_time,
@@ -102,7 +104,7 @@ def fairshare_object(row: FairshareRow) -> dict[str, Any]:
         "account": row.account,
         "user": row.user,
         "depth": row.depth,
-        "raw_shares": row.shares,
+        "raw_shares": "parent" if row.shares == USE_PARENT else row.shares,
         "norm_shares": row.norm_shares / 1_000_000,
         "raw_usage": row.usage,
         "effective_usage": row.norm_usage / 1_000_000,
@@ -197,3 +199,23 @@ def gpu_objects(view: NodeView) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def step_object(step: Step) -> dict[str, Any]:
+    """A step of a job, with its own accounting."""
+    return {
+        "id": step.id,
+        "name": step.name,
+        "state": step.state,
+        "command": step.command,
+        "tasks": step.tasks,
+        "nodes": [part.node for part in step.parts],
+        "start_time": step.start_time or None,
+        "end_time": step.end_time or None,
+        "elapsed_s": max(step.end_time - step.start_time, 0) if step.end_time else None,
+        "exit_code": step.exit_code,
+        "signal": step.signal,
+        "cpu_ms": step.cpu_ms,
+        "memory_peak_mib": step.memory_peak_mib,
+        "message": step.message,
+    }

@@ -98,11 +98,18 @@ def _begin(draft: Draft, value: str, when: When) -> None:
     draft["begin"] = parse_begin(value, when.now, when.utc_offset_s)
 
 
+MAX_NICE = 2**31 - 3
+"""As sbatch(1) takes it."""
+
+
 def _nice(draft: Draft, value: str, when: When) -> None:
     try:
-        draft["nice"] = int(value) if value else 100
+        nice = int(value) if value else 100
     except ValueError as wrong:
         raise Refused("bad_count", f"{value!r} is no whole number") from wrong
+    if abs(nice) > MAX_NICE:
+        raise Refused("bad_count", f"a nice value of {value} is out of range: it is -{MAX_NICE} to {MAX_NICE}")
+    draft["nice"] = nice
 
 
 def _choice(field: str, *words: str) -> Setter:

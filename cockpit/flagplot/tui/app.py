@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -16,6 +17,7 @@ from textual.screen import Screen
 from textual.widgets import Input, TextArea
 
 from flagplot.client.calls import Calls
+from flagplot.client.connection import Connection
 from flagplot.client.mirror import Mirror
 from flagplot.tui import commands
 from flagplot.tui.main_view import MainView
@@ -45,6 +47,10 @@ class LiveConnection(Protocol):
     async def run(self) -> None:
         """Connect, keep the mirror up to date, reconnect for ever."""
 
+    @property
+    def connection(self) -> Connection | None:
+        """The connection of the moment."""
+
 
 class FlagplotApp(Services):
     """The cockpit over a mirror and calls. With `live` None nothing is connected (tests)."""
@@ -61,7 +67,7 @@ class FlagplotApp(Services):
     BINDINGS: ClassVar[list[BindingType]] = [
         *[Binding(entry.key, f"view('{entry.name}')", entry.title, show=False) for entry in VIEWS],
         Binding("slash", "filter", "Filter", show=False),
-        Binding("colon", "command", "Command", show=False),
+        Binding("colon", "command", "Command", show=False, priority=True),
         Binding("question_mark,f1", "help", "Keys", show=False),
         Binding("at", "command_log", "Command log", show=False),
         Binding("escape", "back", "Back", show=False),
@@ -90,6 +96,7 @@ class FlagplotApp(Services):
         self._counted = -1
         self.running = self.pending = 0
         self._not_before = 0.0
+        self._settled = False
 
     def frame_changed(self) -> None:
         """Redraw the top line and the hints where their text changed."""
@@ -219,13 +226,18 @@ class FlagplotApp(Services):
         began = time.monotonic()
         if self._counted != self.mirror.version:
             self._counted = self.mirror.version
-            states = [job.status.state for job in self.mirror.jobs.values()]
-            self.running, self.pending = states.count(State.RUNNING), states.count(State.PENDING)
+            counts = self.mirror.counts
+            self.running, self.pending = counts[State.RUNNING], counts[State.PENDING]
         view.show(self.mirror, self.now())
         self.frame_changed()
         # A huge cluster may make one pass slow: leave the keyboard nine tenths of the time.
         took = time.monotonic() - began
-        self._not_before = time.monotonic() + (9 * took if took > 0.05 else 0.0)
+        self._not_before = time.monotonic() + (9 * took if took > 0.05 and self.mirror.complete else 0.0)
+        if self.mirror.complete and not self._settled:
+            # What a snapshot brought stays; collections that walk all of it would stop the keyboard.
+            self._settled = True
+            gc.collect()
+            gc.freeze()
 
     def show_now(self) -> None:
         """Bring the screen up to date without waiting for the next tick."""
@@ -259,6 +271,11 @@ class FlagplotApp(Services):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Unbind what would do nothing here: a filter without a list, a next field where there is but one."""
+        # `/` and `:` act before the next key is read, so that fast typing lands in the prompt; in a field they are text.
+        if action == "command" and isinstance(self.focused, (Input, TextArea)):
+            return False
+        if action == "filter" and isinstance(self.screen_stack[0].focused, (Input, TextArea)):
+            return False
         if action == "filter":
             view = self.active_view
             return view is not None and view.can_filter
@@ -329,7 +346,7 @@ class FlagplotApp(Services):
     def _close_prompt(self) -> None:
         self.screen_stack[0].query_one(Prompt).close()
         if (view := self.active_view) is not None:
-            view.focus_target().focus()
+            self.screen_stack[0].set_focus(view.focus_target())
         self.call_after_refresh(self.frame_changed)
 
     def action_help(self) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from textual.app import SystemCommand
 
 from flagplot import theming
+from flagplot.view.effects import line
 from flagplot.view.queue import find_job
 from flagplot_wire.errors import Refused
 from flagplot_wire.hostlist import compress_hosts, expand_hosts
@@ -126,7 +127,7 @@ def _one(rest: list[str], example: str) -> str:
 
 
 def act(app: FlagplotApp, verb: str, jobs: list[str]) -> None:
-    """Do one verb on jobs; cancel asks first, what is not ours is refused with the reason."""
+    """Do one verb on jobs; cancel, requeue and several at once ask first; what is not ours is refused with the reason."""
     from flagplot.tui.screens.confirm import ConfirmDialog
 
     for job in jobs:
@@ -143,28 +144,20 @@ def act(app: FlagplotApp, verb: str, jobs: list[str]) -> None:
         what = " ".join(jobs) if len(jobs) < 5 else counted(len(jobs), "job")
         app.perform(f"flagplot {verb} {' '.join(jobs)}", app.calls.act(request), success=f"{past} {what}")
 
-    if verb not in ("cancel", "requeue"):
+    if verb not in ("cancel", "requeue") and len(jobs) == 1:
         go(True)
         return
     count = f"{len(jobs)} jobs" if len(jobs) != 1 else f"job {jobs[0]}"
     app.push_screen(
         ConfirmDialog(
             f"{verb.capitalize()} {count}?",
-            [describe(app, job) for job in jobs],
+            [line(verb, found) if (found := find_job(app.mirror, job)) else job for job in jobs],
             yes=f"Yes, {verb}",
             note="What it computed since its last checkpoint is lost." if verb == "requeue" else "",
-            destructive=True,
+            destructive=verb in ("cancel", "requeue"),
         ),
         go,
     )
-
-
-def describe(app: FlagplotApp, job: str) -> str:
-    """A job as a dialog names it: id, name, owner, state."""
-    found = find_job(app.mirror, job)
-    if found is None:
-        return job
-    return f"{job}  {found.spec.name}  {found.user}  {found.status.state}"
 
 
 def open_submit(app: FlagplotApp) -> None:

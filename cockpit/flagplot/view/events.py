@@ -53,6 +53,11 @@ def row_of(event: ev.Event, mirror: Mirror) -> EventRow:
             known = mirror.jobs.get(number)
             target = known.display_id if known else str(number)
             return EventRow(seq, time, "✎", "plain", "changed", target, clean(what), by, number)
+        case ev.StepChanged(step):
+            known = mirror.jobs.get(step.number)
+            text = f"{clean(step.name)}  {step.state.lower()}"
+            target = f"{known.display_id if known else step.number}.{step.id.partition('.')[2]}"
+            return EventRow(seq, time, "·", "plain", "step", target, text, step.user, step.number)
         case ev.JobsForgotten(numbers):
             text = f"{len(numbers)} ended job{'s' if len(numbers) != 1 else ''} left the queue; history keeps them"
             return EventRow(seq, time, "·", "dim", "forgotten", "-", text, "")

@@ -1,4 +1,4 @@
-"""The filter language of the queue: words, `!` to negate, `user: state: part:` fields, `gpu>2` numbers. Pure."""
+"""The filter language of the queue: words, `!` to negate, `~regex`, `-f fuzzy`, fields, numbers and ages. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from dataclasses import dataclass
 
 from flagplot_wire.job import Job, State
 
-Test = Callable[[Job], bool]
-_COMPARE = re.compile(r"^(gpus?|nodes?|cpus?|prio(?:rity)?)(>=|<=|>|<|=)(\d+)$")
+Test = Callable[[Job, str], bool]
+"""Of a job and its `searched_text`."""
+_COMPARE = re.compile(r"^(gpus?|nodes?|cpus?|prio(?:rity)?|age|time|limit)(>=|<=|>|<|=)(\d*)([smhdw]?)$")
 _OPERATORS = {">": operator.gt, "<": operator.lt, ">=": operator.ge, "<=": operator.le, "=": operator.eq}
+_SECONDS = {"s": 1, "m": 60, "": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+"""A span without a unit is minutes, as in Slurm."""
 _FIELDS = {
     "user": "user",
     "u": "user",
@@ -25,108 +28,177 @@ _FIELDS = {
     "node": "node",
     "w": "node",
     "id": "id",
+    "account": "account",
+    "acc": "account",
+    "qos": "qos",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Tests that must all hold; empty matches every job."""
+    """Tests that must all hold, and words that must all be in the text; empty matches every job. `reads` tells that a test looks at the text, `timed`
+    that it looks at the clock, so that a minute later others may match."""
 
     tests: tuple[Test, ...]
+    words: tuple[str, ...] = ()
+    reads: bool = False
+    timed: bool = False
 
-    def matches(self, job: Job) -> bool:
-        """True when the job passes every test."""
-        return all(test(job) for test in self.tests)
+    def matches(self, job: Job, text: str = "") -> bool:
+        """True when the job passes every test; `text` is its `searched_text` where `reads`."""
+        return all(word in text for word in self.words) and all(test(job, text) for test in self.tests)
+
+    @property
+    def empty(self) -> bool:
+        """True when every job matches."""
+        return not (self.tests or self.words)
 
 
-def parse_filter(text: str, me: str = "") -> Filter:
-    """Read a filter; half-typed fields (`user:`) match everything, what is no field is searched as text."""
-    tests = []
+def searched_text(job: Job) -> str:
+    """What words, regexes and fuzzy words look at, one thing a line: name, user, id, partition, nodes; lower case."""
+    held = job.status.allocation
+    nodes = "\n".join(part.node for part in held.nodes) if held is not None else ""
+    return f"{job.spec.name}\n{job.user}\n{job.display_id}\n{job.spec.partition}\n{nodes}".lower()
+
+
+def parse_filter(text: str, me: str = "", now: int = 0) -> Filter:
+    """Read a filter; half-typed fields (`user:`, `gpu>`) match everything, what is no field is searched as text.
+    `now` is epoch seconds, for ages."""
+    tests: list[Test] = []
+    words: list[str] = []
+    reads = timed = fuzzy = False
     for token in text.split():
+        if token == "-f":
+            fuzzy = True
+            continue
         negated = token.startswith("!")
         body = token[1:] if negated else token
-        test = _token(body, me) if body else None
+        if not body:
+            continue
+        found = _COMPARE.match(body.lower())
+        if not (found or negated or fuzzy or _is_field(body) or body.startswith("~")):
+            words.append(body.lower())
+            continue
+        timed |= found is not None and found[1] in ("age", "time")
+        test = _compare_test(found, now) if found else _word_test(body, me, fuzzy)
+        reads |= not found and not _is_field(body)
         if test is not None:
             tests.append(_not(test) if negated else test)
-    return Filter(tuple(tests))
+    return Filter(tuple(tests), tuple(words), reads or bool(words), timed)
+
+
+def narrowing(before: str, after: str) -> str | None:
+    """The filter that the matches of `before` must still pass to be those of `after`; None when others may match too."""
+    if not before or not after.startswith(before):
+        return None
+    added = after[len(before) :]
+    if added.startswith(" "):
+        return added if "-f" not in before.split() else None
+    last = after[after.rfind(" ") + 1 :] if " " not in added else ""
+    plain = parse_filter(last)
+    return (
+        last
+        if plain.words and parse_filter(before[before.rfind(" ") + 1 :]).words and " -f" not in f" {before}"
+        else None
+    )
 
 
 def _not(test: Test) -> Test:
-    return lambda job: not test(job)
+    return lambda job, text: not test(job, text)
 
 
-def _token(body: str, me: str) -> Test | None:
-    if found := _COMPARE.match(body.lower()):
-        return _number_test(found[1], found[2], int(found[3]))
-    head, colon, tail = body.partition(":")
-    field = _FIELDS.get(head.lower()) if colon else None
-    if field is None:
-        return _text_test(body.lower())
-    return _field_test(field, tail, me) if tail else None
+def _is_field(body: str) -> bool:
+    head, colon, _ = body.partition(":")
+    return bool(colon) and head.lower() in _FIELDS
 
 
-def _number_test(word: str, sign: str, value: int) -> Test:
-    compare = _OPERATORS[sign]
+def _word_test(body: str, me: str, fuzzy: bool) -> Test | None:
+    if _is_field(body):
+        head, _, tail = body.partition(":")
+        return _field_test(_FIELDS[head.lower()], tail, me) if tail else None
+    if body.startswith("~"):
+        return _regex_test(body[1:]) if len(body) > 1 else None
+    low = body.lower()
+    if fuzzy:
+        return _regex_test(".*?".join(map(re.escape, low)))
+    return lambda _, text: low in text
+
+
+def _regex_test(pattern: str) -> Test:
+    try:
+        search = re.compile(pattern, re.IGNORECASE | re.MULTILINE).search
+    except re.error:
+        low = pattern.lower()
+        return lambda _, text: low in text
+    return lambda _, text: search(text) is not None
+
+
+def _compare_test(found: re.Match[str], now: int) -> Test | None:
+    word, sign, digits, unit = found.groups()
+    if not digits:
+        return None
+    compare, spans = _OPERATORS[sign], word in ("age", "time", "limit")
+    if unit and not spans:
+        return None
+    value = int(digits) * (_SECONDS[unit] if spans else 1)
+    number = _number_of(word, now)
+    return lambda job, _: compare(number(job), value)
+
+
+def _number_of(word: str, now: int) -> Callable[[Job], int]:
+    from flagplot.view.queue import gpus_of, nodes_of
+
+    match word:
+        case "age":
+            return lambda job: now - job.status.submit_time
+        case "time":
+            return lambda job: (job.status.end_time or now) - job.status.start_time if job.status.start_time else 0
+        case "limit":
+            return lambda job: job.time_limit_s or 1 << 40
     if word.startswith("gpu"):
-        from flagplot.view.queue import gpus_of
-
-        return lambda job: compare(gpus_of(job), value)
+        return gpus_of
     if word.startswith("node"):
-        return lambda job: compare(
-            len(job.status.allocation.nodes) if job.status.allocation else job.spec.request.nodes_min, value
-        )
+        return nodes_of
     if word.startswith("cpu"):
-        return lambda job: compare(
-            job.status.allocation.cpus
-            if job.status.allocation
-            else job.spec.request.cpus_per_task * max(1, job.spec.request.tasks),
-            value,
-        )
-    return lambda job: compare(job.status.priority, value)
+        return _cpus_of
+    return lambda job: job.status.priority
+
+
+def _cpus_of(job: Job) -> int:
+    held, request = job.status.allocation, job.spec.request
+    return held.cpus if held is not None else request.cpus_per_task * max(1, request.tasks)
 
 
 def _field_test(field: str, wanted: str, me: str) -> Test:
     low = wanted.lower()
     match field:
         case "user":
-            names = {me if name == "me" and me else name for name in low.split(",")}
-            return lambda job: job.user.lower() in names or any(job.user.lower().startswith(n) for n in names)
+            names = tuple(me if name == "me" and me else name for name in low.split(",") if name)
+            return lambda job, _: job.user.lower().startswith(names)
         case "part":
-            return lambda job: job.spec.partition.lower().startswith(low)
+            return lambda job, _: job.spec.partition.lower().startswith(low)
+        case "account":
+            return lambda job, _: job.spec.account.lower().startswith(low)
+        case "qos":
+            return lambda job, _: job.spec.qos.lower().startswith(low)
         case "name":
-            return lambda job: low in job.spec.name.lower()
+            return lambda job, _: low in job.spec.name.lower()
         case "node":
-            return lambda job: (
-                bool(job.status.allocation)
-                and any(
-                    name.lower().startswith(low)
-                    for name in job.status.allocation.names  # type: ignore[union-attr]
-                )
+            return lambda job, _: (
+                (held := job.status.allocation) is not None and any(name.lower().startswith(low) for name in held.names)
             )
         case "id":
-            return lambda job: job.display_id.startswith(low)
+            return lambda job, _: job.display_id.startswith(low)
     return _state_test(low)
 
 
 def _state_test(low: str) -> Test:
     if low == "held":
-        return lambda job: job.status.state == State.PENDING and bool(job.spec.hold)
+        return lambda job, _: job.status.state == State.PENDING and bool(job.spec.hold)
     if low == "ended":
-        return lambda job: job.status.state.ended
+        return lambda job, _: job.status.state.ended
     if low in ("live", "active"):
-        return lambda job: not job.status.state.ended
+        return lambda job, _: not job.status.state.ended
     states = {state for state in State if state.short.lower() == low}
     states = states or {state for state in State if state.value.lower().startswith(low)}
-    return lambda job: job.status.state in states
-
-
-def _text_test(low: str) -> Test:
-    def test(job: Job) -> bool:
-        if low in job.spec.name.lower() or low in job.user.lower() or low in job.display_id:
-            return True
-        if low in job.spec.partition.lower():
-            return True
-        held = job.status.allocation
-        return held is not None and any(low in name.lower() for name in held.names)
-
-    return test
+    return lambda job, _: job.status.state in states

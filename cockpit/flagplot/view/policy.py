@@ -14,7 +14,7 @@ from msgspec import Struct
 from flagplot.view.words import short_span
 from flagplot_wire.hostlist import compress_hosts
 from flagplot_wire.node import Partition
-from flagplot_wire.policy import Account, FairshareRow, PriorityRow, Reservation
+from flagplot_wire.policy import USE_PARENT, Account, FairshareRow, PriorityRow, Reservation
 from flagplot_wire.units import format_limit, format_memory
 
 Kind = Literal["account", "user", "qos", "partition", "reservation"]
@@ -117,7 +117,7 @@ COLUMNS: dict[Kind, tuple[Column, ...]] = {
         _text("USER", "user"),
         _text("ACCOUNT", "account"),
         _yes("DEFAULT", "default"),
-        _number("SHARES", "shares"),
+        ("SHARES", lambda record: shares_words(record.shares), True),
         _number("PRIORITY", "priority", 0),
         _list("QOS", "qos"),
         _text("DEFAULT-QOS", "default_qos"),
@@ -231,10 +231,15 @@ def fairshare_table(rows: Sequence[FairshareRow]) -> Table:
         level = "" if row.depth == 0 else "inf" if row.level is None else millionths(row.level)
         factor = "" if row.factor is None else millionths(row.factor)
         cells.append([
-            "  " * (row.depth - top) + row.account, row.user, str(row.shares), millionths(row.norm_shares),
+            "  " * (row.depth - top) + row.account, row.user, shares_words(row.shares), millionths(row.norm_shares),
             str(row.usage), millionths(row.norm_usage), level, factor,
         ])  # fmt: skip
     return list(FAIRSHARE), cells, list(range(2, len(FAIRSHARE)))
+
+
+def shares_words(shares: int) -> str:
+    """Shares as `--shares` takes them."""
+    return "parent" if shares == USE_PARENT else str(shares)
 
 
 def millionths(value: int) -> str:

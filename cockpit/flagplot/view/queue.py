@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from flagplot.client.mirror import Mirror
 from flagplot.view.choice import Choice
-from flagplot.view.filters import Filter, parse_filter
 from flagplot.view.words import elapsed, gpu_words, pending_words, short_span, state_look
 from flagplot_wire.hostlist import compress_hosts
 from flagplot_wire.ids import JobNumber, JobRef, parse_job_ref
@@ -75,37 +75,16 @@ def find_job(mirror: Mirror, target: str) -> Job | None:
     """The job that a target names, elements of arrays included; raises `Refused` for what is no job id."""
     ref: JobRef = parse_job_ref(target)
     if ref.indices is not None and len(ref.indices) == 1:
-        for job in mirror.jobs.values():
-            if job.array_number == ref.number and job.array_index == ref.indices[0]:
-                return job
+        for number in mirror.elements.get(ref.number, ()):
+            if mirror.jobs[number].array_index == ref.indices[0]:
+                return mirror.jobs[number]
     return mirror.jobs.get(ref.number)
 
 
 def elements_of(mirror: Mirror, number: JobNumber) -> list[Job]:
     """The elements that were split off an array, by index."""
-    found = [job for job in mirror.jobs.values() if job.array_number == number and job.array_index is not None]
+    found = [mirror.jobs[element] for element in mirror.elements.get(number, ())]
     return sorted(found, key=lambda job: job.array_index or 0)
-
-
-def select(mirror: Mirror, spec: QueueSpec) -> list[JobNumber]:
-    """The numbers of the jobs to show, in order; those that ended come last."""
-    wanted: Filter = parse_filter(spec.filter, me=mirror.welcome.user if mirror.welcome else "")
-    live: list[Job] = []
-    ended: list[Job] = []
-    for job in mirror.jobs.values():
-        if job.array_index is not None and not spec.unfold and job.array_number in mirror.jobs:
-            continue
-        if wanted.tests and not wanted.matches(job):
-            continue
-        if job.status.state.ended:
-            if spec.ended:
-                ended.append(job)
-        else:
-            live.append(job)
-    key = SORTS.get(spec.sort, _queue_order)
-    live.sort(key=key, reverse=spec.reverse)
-    ended.sort(key=_end_order if spec.sort == "queue" else key, reverse=spec.reverse)
-    return [job.number for job in live] + [job.number for job in ended]
 
 
 _RANK = {State.RUNNING: 0, State.COMPLETING: 0, State.SUSPENDED: 1, State.PENDING: 2}
@@ -133,7 +112,7 @@ def gpus_of(job: Job) -> int:
 
 SORTS: dict[str, Callable[[Job], tuple[object, ...]]] = {
     "queue": _queue_order,
-    "id": lambda job: (job.array_number or job.number, job.array_index or 0),
+    "id": lambda job: (job.array_number or job.number, job.array_index or 0, job.number),
     "partition": lambda job: (job.spec.partition, job.number),
     "name": lambda job: (job.spec.name.lower(), job.number),
     "user": lambda job: (job.user, job.number),
@@ -141,7 +120,7 @@ SORTS: dict[str, Callable[[Job], tuple[object, ...]]] = {
     "time": lambda job: (-(job.status.start_time or 1 << 40), job.number),
     "limit": lambda job: (job.time_limit_s or 1 << 40, job.number),
     "priority": lambda job: (-job.status.priority, job.number),
-    "nodes": lambda job: (-_nodes(job), job.number),
+    "nodes": lambda job: (-nodes_of(job), job.number),
     "gpus": lambda job: (-gpus_of(job), job.number),
     "where": lambda job: (_where_key(job), job.number),
 }
@@ -149,8 +128,14 @@ SORT_ORDER = ("queue", "id", "name", "user", "state", "time", "priority", "gpus"
 """The order in which `o` goes through them."""
 
 
-def _nodes(job: Job) -> int:
+def nodes_of(job: Job) -> int:
+    """Nodes held or asked for."""
     return len(job.status.allocation.nodes) if job.status.allocation else job.spec.request.nodes_min
+
+
+def order_of(sort: str, ended: bool) -> Callable[[Job], tuple[Any, ...]]:
+    """The key that sorts live or ended jobs; it ends with the number, so that no two are equal."""
+    return _end_order if ended and sort == "queue" else SORTS.get(sort, _queue_order)
 
 
 def _where_key(job: Job) -> str:
@@ -188,7 +173,7 @@ def _cell(mirror: Mirror, job: Job, key: str, now: int, fold: bool, base: str) -
         case "priority":
             return (str(status.priority) if status.state == State.PENDING else "-"), "dim"
         case "nodes":
-            return str(_nodes(job)), base
+            return str(nodes_of(job)), base
         case "gpus":
             return gpu_words(job), base
     return where(mirror, job, now, fold), base

@@ -88,16 +88,21 @@ _TOP = (
 
 def load_config(path: Path) -> Config:
     """Read the file; without one the defaults hold. Raises `Refused` naming the file and the key."""
+    return config_of(path, read_file(path)) if path.exists() else Config()
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """The tables of a file, not looked at yet. Raises `Refused` where it is no TOML."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return Config()
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as wrong:
         raise Refused("usage", f"{path} cannot be read: {wrong}") from wrong
-    try:
-        data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as wrong:
         raise Refused("usage", f"{path} is not TOML: {wrong}") from wrong
+
+
+def config_of(path: Path, data: dict[str, Any]) -> Config:
+    """The configuration that the tables of a file make. Raises `Refused` naming the file and the key."""
     return _config(Tables(path), data)
 
 

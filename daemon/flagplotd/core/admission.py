@@ -27,6 +27,8 @@ from flagplotd.core.records import find
 from flagplotd.core.state import State, Who
 from flagplotd.core.values import MOST
 
+NORMAL = "normal"
+"""The QoS that every database of Slurm begins with, so that scripts name it."""
 ADMITTED_BY = ("account", "qos", "partition", "reservation", "request")
 """The fields of a spec that `admit` looks at."""
 
@@ -79,11 +81,15 @@ def _account(state: State, name: str, who: Who) -> str:
 
 
 def _qos(state: State, name: str, account: str, who: Who) -> str:
-    """The QoS of a job: the named one where it is allowed, else the default."""
-    if not name:
+    """The QoS of a job: the named one where it is allowed, else the default. `NORMAL` is the default while there are
+    none."""
+    if not name or (name == NORMAL and not state.qos):
         return default_qos(state, who.user, account)
-    if state.settings.enforce == "off" or not state.qos:
+    if state.settings.enforce == "off":
         return clean(name)
+    if not state.qos:
+        hint = "leave --qos away; admins add one with: flagplot qos add NAME"
+        raise Refused("not_found", f"there is no QoS {clean(name)!r}: the cluster has none", hint)
     find("QoS", name, state.qos)
     allowed = allowed_qos(state, who.user, account)
     if allowed and name not in allowed:

@@ -14,6 +14,7 @@ from flagplot_wire.indices import mask_of
 from flagplot_wire.job import Job
 from flagplot_wire.job import State as JobState
 from flagplot_wire.policy import ROOT, Account, Association, Kind, Record, kind_of
+from flagplot_wire.steps import Step
 from flagplotd.core.limits import scopes, weight
 from flagplotd.core.state import NodeUse, State
 
@@ -63,6 +64,8 @@ def apply(state: State, body: ev.Body) -> None:
         case ev.UsageUpdated(time, usage):
             state.usage_at = time
             state.usage.update((entry.key, entry) for entry in usage)
+        case ev.StepChanged(record):
+            put_step(state, record)
         case ev.ControllerStarted(epoch):
             state.epoch = epoch
 
@@ -90,11 +93,27 @@ def put_job(state: State, job: Job) -> None:
         at = due_at(job)
         if at and (before is None or due_at(before) != at):
             heappush(state.due, (at, number))
+    if job.status.site_factor:
+        state.site[number] = job.status.site_factor
+    else:
+        state.site.pop(number, None)
     if job.array_index is not None:
         state.elements.setdefault(job.array_number, {})[job.array_index] = number
     state.next_number = max(state.next_number, number + 1)
     if job.status.state is not JobState.PENDING:
         state.forecasts.pop(number, None)
+
+
+def put_step(state: State, step: Step) -> None:
+    """Store a running step; of one that has ended only its number is kept."""
+    kept = state.steps.setdefault(step.number, {})
+    if step.state == "RUNNING":
+        kept[step.step] = step
+    else:
+        kept.pop(step.step, None)
+    if not kept:
+        del state.steps[step.number]
+    state.next_step[step.number] = max(state.next_step.get(step.number, 0), step.step + 1)
 
 
 def put_record(state: State, record: Record) -> None:
@@ -213,6 +232,9 @@ def _forget(state: State, number: JobNumber) -> None:
     state.pending.discard(number)
     state.forecasts.pop(number, None)
     state.live.pop(number, None)
+    state.site.pop(number, None)
+    state.steps.pop(number, None)
+    state.next_step.pop(number, None)
     state.elements.pop(number, None)
     if job.array_index is not None and job.array_number in state.elements:
         state.elements[job.array_number].pop(job.array_index, None)

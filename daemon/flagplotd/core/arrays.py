@@ -24,7 +24,12 @@ def split_off(step: Stepper, array: Job, index: int | None) -> Job:
         array.user,
         array.uid,
         msgspec.structs.replace(array.spec, array=None, dependency=None, hold=""),
-        Status(submit_time=status.submit_time, eligible_time=status.eligible_time, priority=status.priority),
+        Status(
+            submit_time=status.submit_time,
+            eligible_time=status.eligible_time,
+            priority=status.priority,
+            site_factor=status.site_factor,
+        ),
         array.gid,
         array.number,
         index,

@@ -9,7 +9,7 @@ import msgspec
 from flagplot_wire.policy import Association, Record, Reservation, kind_of
 from flagplotd.core.apply import put_record, records_of
 from flagplotd.core.records import check_partition, check_record
-from flagplotd.core.reservations import occurrence
+from flagplotd.core.reservations import check_apart, occurrence
 from flagplotd.core.state import State
 from flagplotd.core.stimuli import Boot
 
@@ -41,6 +41,8 @@ def wanted(state: State, boot: Boot, now: int) -> list[Record]:
         put_record(together, record)
     for record in records:
         check_record(together, record)
+        if isinstance(record, Reservation):
+            check_apart(together, record)
     for partition in boot.partitions:
         check_partition(together, partition)
     return [record for record in records if records_of(state, kind_of(record)).get(record.key) != record]

@@ -4,6 +4,9 @@ Every account and user has a level fairshare among its siblings: its part of the
 parent's usage. The tree is walked depth first, the highest level first, and ranks its users downwards from
 their number. Siblings of equal level are tied: users share a rank, accounts merge their children, and a user
 tied with an account shares the rank of that account's first user (slurm.schedmd.com/fair_tree.html).
+
+A user whose shares are `USE_PARENT` takes no part in this: its level is above all others, so that it ranks with the best
+of its account and where the account stands decides (Slurm's `Fairshare=parent`). Its usage is the account's like any.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from flagplot_wire.policy import ROOT, Account, Association, FairshareRow, Usage
 
@@ -35,7 +39,8 @@ class Ranks(Struct, frozen=True):
 
 
 class _Tree:
-    """Accounts by parent, users by account as (association, shares, usage), and the sums of what is below each.
+    """Accounts by parent, users by account as (association, shares, usage), and the sums of what is below each. Shares
+    below 0 are the parent's.
 
     An account whose parent is unknown stands below the root. Usage of a user without an association counts for
     the account. `order` has every account behind its parent.
@@ -71,10 +76,10 @@ class _Tree:
             if account in users:
                 entry = usage.get(key)
                 used = entry.weighted if entry is not None else 0
-                shares = association.shares if association.shares > 0 else 0
+                shares = association.shares
                 users[account].append((key, shares, used))
                 all_used[account] += used
-                all_shares[account] += shares
+                all_shares[account] += shares if shares > 0 else 0
         for key in usage.keys() - associations.keys():
             account = key.rpartition("@")[2]
             if account in all_used:
@@ -124,7 +129,7 @@ def _by_level(tree: _Tree, parents: list[str], scale: int) -> list[tuple[list[st
         below = [(name, shares_of[name], used_by[name]) for name in tree.below[parent]]
         for kind, children in enumerate((tree.users[parent], below)):
             for name, shares, used in children:
-                if shares and not used:
+                if shares < 0 or (shares and not used):
                     never[kind].append(name)
                     continue
                 level = shares * scaled // (all_shares * used) if shares else 0
@@ -166,8 +171,13 @@ def rows(
         name, depth = work.pop()
         if name != ROOT:
             found.append(_row(tree, tree.parent[name], name, "", depth, tree.shares_of[name], tree.used[name], None))
+        own = found[-1]
         for key, shares, used in sorted(tree.users[name]):
             user = associations[key].user
+            if shares < 0:
+                as_account = {"shares": shares, "usage": used // 1_000, "level": None, "factor": ranks.factor(key)}
+                found.append(replace(own, user=user, depth=depth + 1, **as_account))
+                continue
             found.append(_row(tree, name, name, user, depth + 1, shares, used, ranks.factor(key)))
         work += [(child, depth + 1) for child in sorted(tree.below[name], reverse=True)]
     return found

@@ -25,6 +25,8 @@ MAX_NAME = 256
 MAX_COMMENT = 1024
 MAX_COUNT = 2**31 - 1
 """No count of a request is higher, so that sums and products of a plan stay within 64 bits."""
+MAX_NICE = 2**31 - 3
+"""As sbatch(1) takes it."""
 MAX_RUNS = 5_000
 _RUNS = re.compile(r"\d{1,8}(-\d{1,8})?(,\d{1,8}(-\d{1,8})?)*", re.ASCII)
 
@@ -64,6 +66,8 @@ def check_spec(state: State, spec: JobSpec, who: Who, before: Job | None = None)
     if spec.array is not None:
         check_array(state, spec)
     check_dependency(state, spec)
+    if abs(spec.nice) > MAX_NICE:
+        raise Refused("bad_request", f"a nice value of {spec.nice}: it is -{MAX_NICE} to {MAX_NICE}")
     if spec.nice < 0 and not who.operator:
         raise Refused("not_permitted", "only operators may raise a priority (a negative --nice)")
     hold = spec.hold if spec.hold != "admin" or who.operator else "user"

@@ -107,6 +107,7 @@ def _when(name: str, help_text: str) -> Key:
     return Key(name, (name,), lambda text, now: {name: read.moment(text, now)}, help_text)
 
 
+_USER_SHARES = _key("shares", "shares", read.user_shares, "shares among its siblings (1), or parent")
 _SHARES = _key("shares", "shares", lambda text: read.whole(text, 1), "shares among its siblings (1)")
 _QOS = _list("qos", "qos", "QoS that may be used; empty: those of the account above")
 _DEFAULT_QOS = _key("default-qos", "default_qos", read.name, "QoS of jobs that name none (the first allowed one)")
@@ -135,7 +136,7 @@ _TABLE: dict[Kinds, list[Key]] = {
     "user": [
         _key("account", "account", read.name, "the account; needed where the user is in several"),
         _key("default", "default", read.flag, "yes: jobs that name no account go here (the user's first account)"),
-        _SHARES,
+        _USER_SHARES,
         _count("priority", "priority", "added to the priority of jobs (0)"),
         _QOS,
         _DEFAULT_QOS,

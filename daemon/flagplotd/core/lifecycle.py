@@ -13,7 +13,7 @@ from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Job
 from flagplot_wire.job import State as JobState
 from flagplot_wire.node import Drain
-from flagplotd.core import arrays, usage
+from flagplotd.core import arrays, step_records, usage
 from flagplotd.core.apply import HOLDING
 from flagplotd.core.orders import AckOn, LaunchOn, StopOn
 from flagplotd.core.recheck import why_not
@@ -107,6 +107,8 @@ def part_ended(step: Stepper, node: str, end: AttemptEnd) -> None:
     if node not in names or node in live.ended:
         return
     live.ended.add(node)
+    if node == names[0]:
+        step_records.batch_ended(step, job, node, end, max(job.status.start_time, min(end.time or step.now, step.now)))
     all_ended = len(live.ended) == len(names)
     changes: dict[str, Any] = {"parts_ended": tuple(name for name in names if name in live.ended)}
     if job.status.state is not JobState.COMPLETING:
@@ -184,6 +186,8 @@ def finish(step: Stepper, job: Job, end_time: int = 0, **changes: Any) -> None:
     final: JobState = changes.pop("ending", None) or job.status.ending or JobState.FAILED
     ended = max(job.status.start_time, min(end_time or step.now, step.now))
     usage.charge_end(step, job, ended)
+    lost = final is JobState.NODE_FAIL or (final is JobState.PENDING and not job.status.exit_code)
+    step_records.close(step, job, "NODE_FAIL" if lost else "CANCELLED", ended)
     if final is JobState.PENDING:
         back_to_pending(step, job, **changes)
         return

@@ -7,7 +7,7 @@ from msgspec import Struct
 from flagplot_wire.agentlink import Attempt
 from flagplot_wire.events import Body
 from flagplot_wire.ids import JobNumber
-from flagplot_wire.replies import Acted, Failure, Submitted
+from flagplot_wire.replies import Acted, Failure, StepStarted, Submitted
 
 
 class LaunchOn(Struct, frozen=True):
@@ -54,11 +54,28 @@ class AckOn(Struct, frozen=True):
     ends: tuple[Attempt, ...]
 
 
+class AckStepOn(Struct, frozen=True):
+    """Tell `node` that these ends of steps (job, attempt, step) are durable."""
+
+    node: str
+    ends: tuple[tuple[JobNumber, int, int], ...]
+
+
+class StopStepOn(Struct, frozen=True):
+    """End a step's part on `node`."""
+
+    node: str
+    number: JobNumber
+    attempt: int
+    step: int
+    kill_wait_s: int
+
+
 class Replan(Struct, frozen=True):
     """Something changed that may let a job start: run a scheduling cycle soon."""
 
 
-Order = LaunchOn | StopOn | SignalOn | ExtendOn | AckOn | Replan
+Order = LaunchOn | StopOn | SignalOn | ExtendOn | AckOn | AckStepOn | StopStepOn | Replan
 
 
 class Outcome(Struct, frozen=True):
@@ -66,4 +83,4 @@ class Outcome(Struct, frozen=True):
 
     events: tuple[Body, ...] = ()
     orders: tuple[Order, ...] = ()
-    reply: Submitted | Acted | Failure | None = None
+    reply: Submitted | Acted | StepStarted | Failure | None = None

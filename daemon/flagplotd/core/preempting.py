@@ -24,7 +24,7 @@ def planned(step: Stepper, plan: Planned, started: set[JobNumber]) -> None:
     state = step.state
     for number in (*plan.given_up, *sorted(started)):
         if number in state.given_room and not suspending.on_their_way(state, state.jobs[number]):
-            step.change(state.jobs[number], "room is not kept", victims=())
+            step.change(state.jobs[number], "room is not kept", victims=(), room=())
     if plan.preempts:
         check = Check(state, step.now)
         for one in plan.preempts:
@@ -103,7 +103,8 @@ def preempt(step: Stepper, of: Rights, one: Preempt) -> None:
     """Stop or suspend the victims; their room is kept for the job until it starts."""
     job = step.state.jobs[one.number]
     numbers = dict.fromkeys((*job.status.victims, *(attempt.number for attempt in one.victims)))
-    job = step.change(job, "makes room", victims=tuple(numbers))
+    nodes = dict.fromkeys((*job.status.room, *one.allocation.names))
+    job = step.change(job, "makes room", victims=tuple(numbers), room=tuple(nodes))
     message = f"preempted by job {job.display_id}"
     for attempt in one.victims:
         victim = step.state.jobs[attempt.number]

@@ -67,7 +67,7 @@ def check_free(state: State, reservation: Reservation, now: int, jobs: bool) -> 
     nodes = covered(state, reservation)
     if not nodes and not reservation.licenses:
         raise Refused("bad_value", f"reservation {reservation.name}: there are no nodes to reserve")
-    _check_others(state, reservation, nodes)
+    check_apart(state, reservation)
     if jobs and not reservation.ignore_jobs:
         _check_jobs(state, reservation, nodes, now)
 
@@ -76,9 +76,11 @@ def _tolerant(reservation: Reservation) -> bool:
     return reservation.maintenance or reservation.ignore_jobs
 
 
-def _check_others(state: State, reservation: Reservation, nodes: set[str]) -> None:
+def check_apart(state: State, reservation: Reservation) -> None:
+    """Refuse nodes that others have reserved for the same time."""
     if _tolerant(reservation):
         return
+    nodes = covered(state, reservation)
     cores, gpus = dict.fromkeys(nodes, reservation.cores or 0), dict.fromkeys(nodes, reservation.gpus or 0)
     for other in state.reservations.values():
         if other.name == reservation.name or _tolerant(other) or not meet(reservation, other):

@@ -28,6 +28,13 @@ class Rights(Struct, frozen=True):
             return victim.spec.qos in self._qos(job).preempts
         return self._partition(job).priority_tier > self._partition(victim).priority_tier
 
+    def any_right(self, job: Job) -> bool:
+        """Whether there is anything that the job may preempt, running or not."""
+        if self.settings.preempt_by == "qos":
+            return bool(self._qos(job).preempts)
+        tier = self._partition(job).priority_tier
+        return any(other.priority_tier < tier for other in self.partitions.values())
+
     def mode(self, victim: Job) -> PreemptMode:
         """What becomes of it. GPUs keep their memory while a job is stopped, so that one with GPUs is requeued instead
         of suspended; one that must not be requeued is cancelled instead."""

@@ -11,6 +11,7 @@ from flagplot_wire.ids import Epoch, JobNumber
 from flagplot_wire.job import Forecast, Job
 from flagplot_wire.node import Node, Partition
 from flagplot_wire.policy import Account, Association, PreemptMode, Qos, Reservation, Usage
+from flagplot_wire.steps import Step
 
 
 class Switch(Struct, frozen=True):
@@ -109,6 +110,8 @@ class State:
     by `user@account`; `default_accounts` maps users to the accounts of their default associations; `usage_at` is
     when the usage was last decayed; `submitted` counts the pending and running jobs by the keys of `limits.scopes`;
     `suspended` lists the suspended jobs and `given_room` the pending ones that others are preempted for;
+    `site` holds the site factors that are not 0;
+    `steps` are the running steps of jobs, `next_step` the number of a job's next one;
     `due` is a heap of the times at which pending jobs may start; `swept_at`, `used_at` and `planned_at` are when old
     jobs were last forgotten, usage was last looked at and a cycle was last wanted for the passing of time.
     """
@@ -137,8 +140,11 @@ class State:
     reservations: dict[str, Reservation] = field(default_factory=dict)
     usage: dict[str, Usage] = field(default_factory=dict)
     usage_at: int = 0
+    steps: dict[JobNumber, dict[int, Step]] = field(default_factory=dict)
+    next_step: dict[JobNumber, int] = field(default_factory=dict)
     default_accounts: dict[str, str] = field(default_factory=dict)
     submitted: dict[str, int] = field(default_factory=dict)
     swept_at: int = 0
     used_at: int = 0
     planned_at: int = 0
+    site: dict[JobNumber, int] = field(default_factory=dict)

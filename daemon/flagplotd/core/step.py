@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from flagplot_wire.errors import Refused
-from flagplot_wire.replies import Acted, Failure, Submitted
-from flagplotd.core import agents, gate, lifecycle, people, policy, preempting, update
+from flagplot_wire.replies import Acted, Failure, StepStarted, Submitted
+from flagplotd.core import agents, gate, lifecycle, people, policy, preempting, steps, update
 from flagplotd.core import stimuli as st
 from flagplotd.core.orders import Outcome
 from flagplotd.core.state import State
@@ -18,7 +18,7 @@ def step(state: State, stimulus: st.Stimulus, now: int) -> Outcome:
     the orders and gives the reply. People's mistakes come back as a `Failure`, or per target in `Acted`.
     """
     stepper = Stepper(state, now)
-    reply: Submitted | Acted | Failure | None
+    reply: Submitted | Acted | StepStarted | Failure | None
     try:
         reply = _decide(stepper, stimulus)
     except Refused as refused:
@@ -26,7 +26,7 @@ def step(state: State, stimulus: st.Stimulus, now: int) -> Outcome:
     return Outcome(tuple(stepper.events), tuple(stepper.orders), reply)
 
 
-def _decide(stepper: Stepper, stimulus: st.Stimulus) -> Submitted | Acted | None:
+def _decide(stepper: Stepper, stimulus: st.Stimulus) -> Submitted | Acted | StepStarted | None:
     match stimulus:
         case st.SubmitJob():
             return gate.submit(stepper, stimulus)
@@ -42,6 +42,12 @@ def _decide(stepper: Stepper, stimulus: st.Stimulus) -> Submitted | Acted | None
             return people.remove(stepper, stimulus)
         case st.ChangeRecords():
             return policy.change_records(stepper, stimulus)
+        case st.BeginStep():
+            return steps.begin(stepper, stimulus)
+        case st.EndStep():
+            return steps.end_step(stepper, stimulus)
+        case st.EndInteractive():
+            return steps.end_interactive(stepper, stimulus)
     _happened(stepper, stimulus)
     return None
 
@@ -54,6 +60,8 @@ def _happened(stepper: Stepper, stimulus: st.Stimulus) -> None:
             lifecycle.attempt_started(stepper, stimulus)
         case st.AttemptEnded():
             lifecycle.attempt_ended(stepper, stimulus)
+        case st.StepPartEnded():
+            steps.part_of_step_ended(stepper, stimulus)
         case st.Reported():
             agents.reported(stepper, stimulus)
         case st.AgentJoined():

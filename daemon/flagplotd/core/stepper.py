@@ -46,7 +46,7 @@ class Stepper:
         Room that others are preempted for is a pending job's alone."""
         status: Status = msgspec.structs.replace(job.status, **changes)
         if status.victims and status.state is not JobState.PENDING:
-            status = msgspec.structs.replace(status, victims=())
+            status = msgspec.structs.replace(status, victims=(), room=())
         check_move(job, status.state)
         self.emit(ev.JobChanged(job.number, status, cause, by))
         return self.state.jobs[job.number]

@@ -11,6 +11,7 @@ from flagplot_wire.job import Forecast, JobSpec
 from flagplot_wire.node import Inventory, Partition
 from flagplot_wire.policy import Record
 from flagplot_wire.requests import Act, ChangePolicy, DrainNodes, RemoveNodes, ResumeNodes, Update
+from flagplot_wire.steps import StepEnd, StepSpec
 from flagplotd.core.state import Who
 
 
@@ -154,6 +155,39 @@ class Planned(Struct, frozen=True):
     given_up: tuple[JobNumber, ...] = ()
 
 
+class BeginStep(Struct, frozen=True):
+    """Somebody starts a step in a running job."""
+
+    who: Who
+    job: str
+    spec: StepSpec
+    as_owner: bool = False
+
+
+class StepPartEnded(Struct, frozen=True):
+    """A node reports the end of its part of a step (perhaps again)."""
+
+    node: str
+    end: StepEnd
+
+
+class EndStep(Struct, frozen=True):
+    """A person ends a step."""
+
+    who: Who
+    job: str
+    step: int
+
+
+class EndInteractive(Struct, frozen=True):
+    """An interactive job's client is done (`who` says so), or gone (`who` is None, `why` a sentence)."""
+
+    who: Who | None
+    job: str
+    exit_code: int = 0
+    why: str = ""
+
+
 class Tick(Struct, frozen=True):
     """Time passed: leases end, held-back retries and begin times come due, old ended jobs are forgotten."""
 
@@ -174,5 +208,9 @@ Stimulus = (
     | AttemptEnded
     | Reported
     | Planned
+    | BeginStep
+    | StepPartEnded
+    | EndStep
+    | EndInteractive
     | Tick
 )

@@ -25,6 +25,8 @@ from flagplotd.core.stimuli import UpdateJobs
 from flagplotd.core.values import license_counts
 
 _WHILE_RUNNING = frozenset({"time_limit", "name", "comment", "requeue"})
+MAX_SITE_FACTOR = 2**31 - 3
+"""As scontrol(1) takes it."""
 _OF_ELEMENTS = _WHILE_RUNNING
 """A change of a whole array goes to the elements that run already where it is made of these alone."""
 
@@ -83,6 +85,8 @@ def update_one(step: Stepper, who: Who, job: Job, request: Update, changed: list
         )
     if request.priority is not None and not who.operator:
         raise Refused("not_permitted", "only operators set a priority")
+    if request.site_factor is not None:
+        _check_site_factor(who, request.site_factor)
     spec = changed_spec(step, job.spec, request)
     if running and request.time_limit is not None:
         _check_limit(who, job, spec)
@@ -94,8 +98,9 @@ def update_one(step: Stepper, who: Who, job: Job, request: Update, changed: list
         spec = msgspec.structs.replace(spec, hold=before.hold)
     words = ", ".join(name.replace("_", " ") for name in changed)
     step.emit(ev.JobSpecChanged(job.number, spec, f"changed {words}", who.user))
-    if request.priority is not None:
-        step.change(step.state.jobs[job.number], "prioritised", who.user, priority=request.priority)
+    given = {"priority": request.priority, "site_factor": request.site_factor}
+    if ordered := {name: value for name, value in given.items() if value is not None}:
+        step.change(step.state.jobs[job.number], "prioritised", who.user, **ordered)
     if running and request.time_limit is not None and job.status.allocation is not None:
         for node in job.status.allocation.names:
             seconds = spec.request.time_limit_s or 0
@@ -104,6 +109,13 @@ def update_one(step: Stepper, who: Who, job: Job, request: Update, changed: list
                 step.order(ExtendOn(node, job.number, job.status.attempt, seconds + slept))
     step.replan()
     return f"changed {words}"
+
+
+def _check_site_factor(who: Who, value: int) -> None:
+    if not who.operator:
+        raise Refused("not_permitted", "only operators set a site factor")
+    if abs(value) > MAX_SITE_FACTOR:
+        raise Refused("bad_request", f"a site factor of {value}: it is -{MAX_SITE_FACTOR} to {MAX_SITE_FACTOR}")
 
 
 def _check_limit(who: Who, job: Job, spec: JobSpec) -> None:

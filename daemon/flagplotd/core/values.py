@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime
 
 from flagplot_wire.errors import Refused
+from flagplot_wire.policy import USE_PARENT
 from flagplot_wire.text import clean
 from flagplot_wire.units import DAY, parse_begin, parse_memory, parse_time_limit
 
@@ -109,10 +110,20 @@ def moment(text: str, now: int) -> int:
     return bounded(int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()), text)
 
 
+def user_shares(text: str) -> int:
+    """Shares of a user; `parent`: those of the account."""
+    return USE_PARENT if text.strip().lower() == "parent" else whole(text, 1)
+
+
 def license_counts(text: str) -> tuple[tuple[str, int], ...]:
     """`matlab:4,ansys`: licenses with their counts (1 where none is written)."""
     counts: dict[str, int] = {}
     for part in text.split(",") if text.strip() else ():
         word, colon, count = part.partition(":")
-        counts[name(word)] = bounded(counts.get(name(word), 0) + (whole(count, 1) if colon else 1), text)
+        try:
+            counts[name(word)] = bounded(counts.get(name(word), 0) + (whole(count, 1) if colon else 1), text)
+        except Refused as wrong:
+            raise bad(
+                f"license {clean(part)!r}: {wrong.message}", wrong.hint or "write for example matlab:2"
+            ) from wrong
     return tuple(counts.items())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from flagplot_wire.indices import count_indices
 from flagplot_wire.job import Forecast, Job, Reason, Why
 from flagplotd.core import dependency
@@ -54,6 +56,14 @@ def not_eligible(state: State, job: Job, now: int) -> list[Reason]:
     return reasons
 
 
+def in_its_room(job: Job) -> Job:
+    """A job that others are preempted for, kept to the nodes that they leave: so it takes no room made for another."""
+    if not job.status.room:
+        return job
+    request = msgspec.structs.replace(job.spec.request, nodelist=job.status.room)
+    return msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, request=request))
+
+
 def why_waiting(state: State, job: Job, now: int) -> list[Reason]:
     """As `not_eligible`, with limits and a reservation that is over."""
     return not_eligible(state, job, now) + Sharing(state, now).stopped(job)
@@ -66,5 +76,3 @@ def starts_allowed(job: Job) -> int:
     left = count_indices(job.status.waiting)
     limit = job.spec.array.limit
     return min(left, limit - job.status.elements_running) if limit else left
-
-

@@ -87,9 +87,8 @@ def _part(
         left -= mine
         if mine and until < end:
             found += _pair(row, max(until, start), end, number, mine)
-        for gpu in part.gpus:
-            if gpu.index in back:
-                back[gpu.index] = max(back[gpu.index], until)
+        for index in (gpu.index for gpu in part.gpus if gpu.index in back):
+            back[index] = max(back[index], until)
     if left:
         found += _pair(row, start, end, number, left)
     for gpu in held:

@@ -22,6 +22,7 @@ from flagplotd.core.rights import Rights, possible, rights, why_not_victim
 from flagplotd.core.state import NodeUse, State
 from flagplotd.core.stimuli import Planned, Preempt, Start
 from flagplotd.core.suspending import making_room, on_their_way, waited_for
+from flagplotd.sched.shapes import MEM_ALL, MEM_PART
 from flagplotd.sched.victims import Choice, Cost
 from flagplotd.sched.whatif import WhatIf
 
@@ -33,6 +34,8 @@ MOST_TRIED = 16
 """Blocked jobs for which victims are looked for in one cycle."""
 MOST_PREEMPTED_FOR = 64
 """Starts, of elements of arrays too, that victims are chosen for in one cycle."""
+ENOUGH_ASKED = 20_000
+"""After so many questions whether a node has room, what was found is carried out before more is looked for."""
 MOST_CHOICES = 4
 """Choices of victims, on other nodes each, that are tried for one of them."""
 
@@ -84,7 +87,9 @@ def preemption(state: State, now: int) -> Preemption | None:
         for number in sorted(state.given_room)
         if on_their_way(state, state.jobs[number])
     }
-    jobs = (state.jobs[number] for number in sorted(state.active))
+    # Nobody is looked at as a victim while nobody waits who has a right over anybody.
+    wanted = any(of.any_right(state.jobs[number]) for number in state.pending)
+    jobs = (state.jobs[number] for number in (sorted(state.active) if wanted else ()))
     return Preemption(
         of,
         tuple(_victim(state, of, job, now) for job in jobs if not _is_safe(state, of, job, now)),
@@ -144,6 +149,8 @@ class _Search:
         self._now = WhatIf(snapshot)
         self._now.start(made.starts, self._limits)
         self._victims = list(given.victims)
+        self._asked = 0
+        self._known: dict[int | None, dict[tuple[int, frozenset[int]], bool]] = {}
         self._in_order()
         for number, victims in given.leaving.items():
             self._give(number, victims)
@@ -164,13 +171,15 @@ class _Search:
         while self._row(number, after) and (allocation := self._would_start(after.snapshot, number)) is not None:
             after.start((Start(number, allocation),), self._limits)
             self._now = after
+        if self._now is after:
+            after.park(victims)
 
     def search(self) -> list[tuple[Preempt, int]]:
         """Each preemption, and when its last victim is gone at the latest."""
         found: list[tuple[Preempt, int]] = []
         hopeless: set[tuple[int, str, str]] = set()
         for number in self._blocked()[:MOST_TRIED]:
-            while len(found) < MOST_PREEMPTED_FOR and (row := self._row(number)) is not None:
+            while not self._is_enough(len(found)) and (row := self._row(number)) is not None:
                 key = (row.shape, row.job.spec.qos, row.job.spec.partition)
                 one = None if key in hopeless else self._for(row)
                 if one is None:
@@ -178,6 +187,9 @@ class _Search:
                     break
                 found.append(one)
         return found
+
+    def _is_enough(self, found: int) -> bool:
+        return found >= MOST_PREEMPTED_FOR or (found > 0 and self._asked > ENOUGH_ASKED)
 
     def _blocked(self) -> list[JobNumber]:
         """Who waits for no victims yet and has a right over somebody, in order."""
@@ -210,7 +222,10 @@ class _Search:
             if allocation is not None:
                 self._victims = [one for one in self._victims if one not in chosen]
                 after.start((Start(row.job.number, allocation),), self._limits)
+                after.park(chosen)
                 self._now = after
+                for name in (*allocation.names, *(freed.node for one in chosen for freed in one.frees)):
+                    self._known.pop(self._now.row(name), None)
                 attempts = tuple(Attempt(one.job.number, one.job.status.attempt) for one in chosen)
                 return Preempt(row.job.number, attempts, allocation), max(one.gone_by for one in chosen)
             places = (self._now.row(freed.node) for one in chosen for freed in one.frees)
@@ -221,27 +236,21 @@ class _Search:
         """The fewest victims that leave room for the job, on nodes that are not `shut`."""
         import numpy as np
 
-        from flagplotd.sched import kernels
-
         now, shape = self._now.snapshot, row.shape
         open_to = now.allowed[now.s_mask[shape]] * now.up
         nodes = [int(node) for node in np.flatnonzero(open_to) if int(node) not in shut]
-        on = [{place for part in one.frees if (place := self._now.row(part.node)) is not None} for one in below]
-        pick = np.zeros(now.g_of.shape[1], np.int64)
+        on: list[dict[int, Freed]] = []
+        for one in below:
+            places = ((self._now.row(part.node), part) for part in one.frees)
+            on.append({place: part for place, part in places if place is not None})
 
         def fits(node: int, gone: frozenset[int]) -> bool:
-            cpu, mem, jobs, gfree = int(now.cpu[node]), int(now.mem[node]), int(now.jobs[node]), now.gfree[node].copy()
-            for freed in (part for place in gone for part in below[place].frees if self._now.row(part.node) == node):
-                cpu, mem, jobs = cpu + freed.cpus.bit_count(), mem + freed.memory_mib, jobs - freed.whole
-                for gpu in freed.gpus:
-                    if now.g_ok[node, gpu.index]:
-                        gfree[gpu.index] += gpu.shards
-            return bool(
-                kernels.fits(
-                    now.need[shape], now.kinds[shape], now.counts[shape], cpu, mem, gfree, now.g_of[node],
-                    now.g_type[node], now.g_vram[node], int(now.n_cpu[node]), int(now.n_mem[node]), jobs, pick,
-                )
-            )  # fmt: skip
+            self._asked += 1
+            known = self._known.setdefault(node, {})
+            key = (shape, frozenset(below[place].job.number for place in gone))
+            if key not in known:
+                known[key] = has_room(now, shape, node, [on[place][node] for place in gone])
+            return known[key]
 
         found = Choice(nodes, now.shapes[shape].least, [one.cost for one in below], on, fits).fewest()
         return [below[place] for place in sorted(found or ())]
@@ -256,6 +265,40 @@ class _Search:
         front = [*snapshot.waiting[:place], replace(snapshot.waiting[place], count=1)]
         made = plan(replace(snapshot, waiting=front, idle_forecasts=[]), self._policy)
         return next((start.allocation for start in made.starts if start.number == number), None)
+
+
+def has_room(now: Snapshot, shape: int, node: int, freed: list[Freed]) -> bool:
+    """Whether a part of a shape fits on a node with what victims free there."""
+    of, total_cpu, total_mem = now.shapes[shape], int(now.n_cpu[node]), int(now.n_mem[node])
+    cpu = int(now.cpu[node]) + sum(part.cpus.bit_count() for part in freed)
+    mem = int(now.mem[node]) + sum(part.memory_mib for part in freed)
+    jobs = int(now.jobs[node]) - sum(part.whole for part in freed)
+    memory = {MEM_ALL: total_mem, MEM_PART: of.cpu * total_mem // max(total_cpu, 1)}.get(of.mem, of.mem)
+    if of.cpu > cpu or memory > mem or (of.exclusive and (jobs or cpu < total_cpu)):
+        return False
+    gfree = now.gfree[node].copy()
+    for part in freed:
+        for gpu in part.gpus:
+            if now.g_ok[node, gpu.index]:
+                gfree[gpu.index] += gpu.shards
+    return _gpus_suffice(now, shape, node, gfree.tolist())
+
+
+def _gpus_suffice(now: Snapshot, shape: int, node: int, gfree: list[int]) -> bool:
+    """Whether GPUs of a node with `gfree` shards free hold a part of a shape."""
+    _, _, shards, vram, share_type, _ = now.need[shape].tolist()
+    cards = list(zip(gfree, now.g_of[node].tolist(), now.g_type[node].tolist(), now.g_vram[node].tolist(), strict=True))
+    if shards or vram:
+        return any(
+            of > 0
+            and share_type in (-1, kind)
+            and (-(-vram * of // has) <= free if vram and has else not vram and shards <= free)
+            for free, of, kind, has in cards
+        )
+    whole = [kind for free, of, kind, _ in cards if 0 < of == free]
+    counts, kinds = now.counts[shape].tolist(), now.kinds[shape].tolist()
+    typed = all(whole.count(kind) >= count for kind, count in zip(kinds, counts, strict=True) if kind >= 0)
+    return typed and len(whole) >= sum(counts)
 
 
 def planned(snapshot: Snapshot, policy: Policy) -> Planned:

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from msgspec import Struct, structs
 
+from flagplot_wire.ids import JobNumber
 from flagplot_wire.indices import mask_of
 from flagplot_wire.job import Job, Request
 from flagplot_wire.node import Node
@@ -47,7 +48,7 @@ class Inputs(Struct, frozen=True):
     qos: dict[str, int] = {}
     associations: dict[str, int] = {}
     fairshare: dict[str, int] = {}
-    site: dict[int, int] = {}
+    site: dict[JobNumber, int] = {}
     first: frozenset[int] = frozenset()
 
 
@@ -73,6 +74,7 @@ def inputs(state: State, policy: Policy, memory: Remembered) -> Inputs:
         else {},
         fairshare=memory.factors(state.accounts, state.associations, state.usage) if fair else {},
         first=frozenset(state.given_room),
+        site=dict(state.site),
     )
 
 

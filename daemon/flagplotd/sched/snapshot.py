@@ -13,7 +13,7 @@ from flagplot_wire.job import Forecast, Job
 from flagplot_wire.node import Node, Partition
 from flagplotd.core.sharing import Sharing, totals_of
 from flagplotd.core.state import State
-from flagplotd.sched.eligible import eligible, starts_allowed
+from flagplotd.sched.eligible import eligible, in_its_room, starts_allowed
 from flagplotd.sched.hardware import Hardware
 from flagplotd.sched.holds import Hold, holds_of
 from flagplotd.sched.leaving import leaving
@@ -135,7 +135,7 @@ def take(state: State, now: int, default_time_s: int = 3_600, extra: Job | None 
     hardware, sharing = Hardware(state, nodes), Sharing(state, now)
     waiting, idle = eligible(state, now, sharing)
     asked = _Asked(state, now, nodes, sharing)
-    rows = [asked.row(job) for job in (waiting if extra is None else [*waiting, extra])]
+    rows = [asked.row(in_its_room(job)) for job in (waiting if extra is None else [*waiting, extra])]
     need, kinds, counts = shape_arrays(asked.shapes, hardware.types)
     ends = _ends(state, nodes, now, default_time_s, hardware.width)
     licenses = sharing.licenses

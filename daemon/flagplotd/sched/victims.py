@@ -109,12 +109,17 @@ class Choice:
     def _least_on(self, node: int, gone: frozenset[int]) -> frozenset[int]:
         """The least that must go from one node beside what is gone."""
         there = sorted(self._there[node] - gone, key=lambda place: self._costs[place])
-        for size in range(len(there) + 1):
-            if comb(len(there), size) > EXACT_CHOICES:
+        if self._fits(node, gone):
+            return frozenset()
+        everything = gone | self._there[node]
+        must = [place for place in there if not self._fits(node, everything - {place})]
+        rest = [place for place in there if place not in must]
+        for size in range(len(rest) + 1):
+            if comb(len(rest), size) > EXACT_CHOICES:
                 break
-            found = [some for some in combinations(there, size) if self._fits(node, gone.union(some))]
+            found = [some for some in combinations(rest, size) if self._fits(node, gone.union(must, some))]
             if found:
-                return frozenset(min(found, key=self._cost))
+                return frozenset(min(found, key=self._cost)).union(must)
         kept = frozenset(there)
         for place in reversed(there):
             if self._fits(node, gone | (kept - {place})):

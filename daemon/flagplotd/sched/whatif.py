@@ -26,6 +26,7 @@ class WhatIf:
             free_cpus=list(snapshot.free_cpus),
             waiting=list(snapshot.waiting),
             cpu=snapshot.cpu.copy(),
+            c_numa=snapshot.c_numa.copy(),
             mem=snapshot.mem.copy(),
             gfree=snapshot.gfree.copy(),
             jobs=snapshot.jobs.copy(),
@@ -89,10 +90,21 @@ class WhatIf:
             now.e_time[kept], now.e_node[kept], now.e_number[kept], cpu[kept], now.e_mem[kept], now.e_gpu[kept]
         )
 
+    def park(self, victims: Collection[Victim]) -> None:
+        """The CPUs of suspended victims that were not taken are nobody else's."""
+        for victim in victims:
+            for freed in victim.frees:
+                row = self._rows.get(freed.node)
+                if row is not None and not freed.whole:
+                    self._change(row, freed.cpus & self.snapshot.free_cpus[row], 0, (), -1)
+
     def _change(self, row: int, cpus: int, memory_mib: int, gpus: tuple[GpuPart, ...], sign: int) -> None:
         now = self.snapshot
         now.free_cpus[row] = now.free_cpus[row] | cpus if sign > 0 else now.free_cpus[row] & ~cpus
         now.cpu[row] += sign * cpus.bit_count()
+        inventory = now.nodes[row].inventory
+        for numa in inventory.numa if inventory is not None else ():
+            now.c_numa[row, numa.index] = (mask_of(numa.cpu_ids) & now.free_cpus[row]).bit_count()
         now.mem[row] += sign * memory_mib
         for gpu in gpus:
             if now.g_ok[row, gpu.index]:

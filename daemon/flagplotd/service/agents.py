@@ -6,8 +6,9 @@ import asyncio
 import itertools
 import logging
 import re
+import secrets
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from msgspec import Struct
 
@@ -16,11 +17,14 @@ from flagplot_wire.codec import BadFrame, Decoder, encode
 from flagplot_wire.errors import Refused
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Job
+from flagplot_wire.steps import StepEnd
+from flagplot_wire.streams import FromStreams, ServeClient, StreamsHello
 from flagplot_wire.text import clean
 from flagplotd.core import stimuli as st
 from flagplotd.service import clock
 from flagplotd.service.cleaning import cleaned
 from flagplotd.service.loop import Loop
+from flagplotd.service.relay import NodeStreams
 from flagplotd.service.sizes import size_of
 from flagplotd.service.streams import Stream
 
@@ -54,6 +58,8 @@ class Link:
         self.user = hello.user
         self.heard = clock.ticks()
         self.last_seen = clock.now()
+        self.streams_key = secrets.token_hex(16)
+        self.streams: NodeStreams | None = None
         self.calls: dict[int, asyncio.Future[agentlink.FilePiece]] = {}
 
     def send(self, body: Struct) -> None:
@@ -63,6 +69,8 @@ class Link:
     def close(self) -> None:
         """End the connection and what waits for it."""
         self.stream.close()
+        if self.streams is not None:
+            self.streams.close()
         for call in self.calls.values():
             if not call.done():
                 call.set_exception(Refused("unavailable", f"the agent of {self.node} left while it was asked"))
@@ -75,9 +83,11 @@ class Agents:
         self._loop = loop
         self._settings = settings
         self._calls = itertools.count(1)
+        self.serve_client: Callable[[NodeStreams, ServeClient], None] = lambda _node, _wish: None
         self.links: dict[str, Link] = {}
         self.paths: OrderedDict[tuple[JobNumber, int], tuple[str, str]] = OrderedDict()
         self.last_seen: dict[str, int] = {}
+        self._pids: dict[str, int] = {}
 
     def send(self, node: str, body: Struct) -> bool:
         """Send a frame to a node's agent; False when it is not connected."""
@@ -109,6 +119,28 @@ class Agents:
         finally:
             if link is not None:
                 self._leave(link)
+            stream.close()
+
+    async def serve_streams(self, stream: Stream) -> None:
+        """Serve the second channel of an agent, which carries its streams; its key ties it to the first one."""
+        decoder: Decoder[Struct] = Decoder(FromStreams)
+        try:
+            async with asyncio.timeout(HELLO_S):
+                frames: list[tuple[int, Struct | Refused]] = []
+                while not frames and (data := await stream.read()):
+                    frames = decoder.feed(data)
+            hello = frames[0][1] if frames else None
+            link = self.links.get(hello.node) if isinstance(hello, StreamsHello) else None
+            if link is None or not isinstance(hello, StreamsHello) or hello.key != link.streams_key:
+                log.warning("refused a channel for streams that no agent was told to open")
+                return
+            if link.streams is not None:
+                link.streams.close()
+            link.streams = NodeStreams(link.node, stream, self.serve_client)
+            await link.streams.run(decoder, frames[1:])
+        except (Refused, TimeoutError) as wrong:
+            log.warning("a channel for streams ended: %s", wrong or "it said nothing in time")
+        finally:
             stream.close()
 
     async def _hello(
@@ -145,10 +177,10 @@ class Agents:
             return f"another agent speaks for node {node} already (pid {old.pid})"
         return ""
 
-    def _welcome(self, refused: str = "") -> agentlink.AgentWelcome:
+    def _welcome(self, refused: str = "", streams_key: str = "") -> agentlink.AgentWelcome:
         own = self._settings
         return agentlink.AgentWelcome(
-            self._loop.state.epoch, own.cluster, own.heartbeat_s, own.sample_s, own.kill_wait_s, refused
+            self._loop.state.epoch, own.cluster, own.heartbeat_s, own.sample_s, own.kill_wait_s, refused, streams_key
         )
 
     async def _accept(self, stream: Stream, hello: agentlink.AgentHello) -> Link:
@@ -157,7 +189,7 @@ class Agents:
             old.close()
         link = Link(stream, hello)
         self.links[hello.node] = link
-        link.send(self._welcome())
+        link.send(self._welcome(streams_key=link.streams_key))
         joined = st.AgentJoined(
             hello.node,
             cleaned(hello.inventory),
@@ -169,8 +201,20 @@ class Agents:
         if outcome.reply is not None:
             self._leave(link)
             raise Refused("unavailable", f"the arrival of {hello.node} could not be written down")
+        self._steps_of_another(link)
         log.info("node %s joined (agent %s, pid %d)", link.node, link.version, link.pid)
         return link
+
+    def _steps_of_another(self, link: Link) -> None:
+        """Steps end with their agent: one that comes in its place cannot tell how."""
+        before, self._pids[link.node] = self._pids.get(link.node, link.pid), link.pid
+        if before == link.pid:
+            return
+        for step in [one for running in self._loop.state.steps.values() for one in running.values()]:
+            if any(part.node == link.node for part in step.parts):
+                why = f"the agent of {link.node} was restarted"
+                end = StepEnd(step.number, step.attempt, step.step, link.node, "lost", 1, message=why)
+                self._loop.post(st.StepPartEnded(link.node, end))
 
     def _leave(self, link: Link) -> None:
         link.close()
@@ -211,6 +255,8 @@ class Agents:
             case agentlink.Started():
                 self._keep_paths(body)
                 self._loop.post(st.AttemptStarted(link.node, body.number, body.attempt, body.time))
+            case agentlink.StepEnded():
+                self._loop.post(st.StepPartEnded(link.node, cleaned(body.end)))
             case agentlink.Ended():
                 self._loop.post(st.AttemptEnded(link.node, cleaned(body.end)))
             case agentlink.FilePiece():

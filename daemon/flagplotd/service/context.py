@@ -10,9 +10,11 @@ from msgspec import Struct
 from flagplotd.config import Config
 from flagplotd.core.state import State, Who
 from flagplotd.service.agents import Agents
+from flagplotd.service.claims import Claims
 from flagplotd.service.cycle import Cycle
 from flagplotd.service.dispatch import Dispatch
 from flagplotd.service.loop import Loop
+from flagplotd.service.relay import ClientStreams
 
 
 class Server(Struct):
@@ -25,6 +27,7 @@ class Server(Struct):
     dispatch: Dispatch
     cycle: Cycle
     stopping: asyncio.Event
+    claims: Claims
     started: int
     simulated: bool = False
     port: int = 0
@@ -36,8 +39,9 @@ class Server(Struct):
         return self.loop.state
 
 
-class Asking(Struct):
-    """One request's surroundings: the controller, and who asks."""
+class Asking(Struct, eq=False):
+    """One request's surroundings: the controller, who asks, and the streams of that connection."""
 
     server: Server
     who: Who
+    streams: ClientStreams

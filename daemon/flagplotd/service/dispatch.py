@@ -11,7 +11,7 @@ from flagplot_wire.ids import JobNumber
 from flagplot_wire.indices import count_indices
 from flagplot_wire.job import Job, Payload
 from flagplotd.core.apply import holds
-from flagplotd.core.orders import AckOn, ExtendOn, LaunchOn, Order, SignalOn, StopOn
+from flagplotd.core.orders import AckOn, AckStepOn, ExtendOn, LaunchOn, Order, SignalOn, StopOn, StopStepOn
 from flagplotd.core.stimuli import AttemptEnded
 from flagplotd.service.agents import Agents
 from flagplotd.service.loop import Loop
@@ -90,8 +90,17 @@ class Dispatch:
                 self._agents.send(node, agentlink.Signal(epoch, order.number, order.attempt, order.signal))
             case ExtendOn():
                 self._agents.send(node, agentlink.Extend(epoch, order.number, order.attempt, order.deadline_s))
+            case AckStepOn():
+                self._agents.send(node, agentlink.AckSteps(order.ends))
+            case StopStepOn():
+                stop = agentlink.StopStep(epoch, order.number, order.attempt, order.step, order.kill_wait_s)
+                self._agents.send(node, stop)
             case AckOn():
                 self._agents.send(node, agentlink.AckEnds(order.ends))
+
+    def step_launch(self, job: Job, environment: dict[str, str]) -> agentlink.Launch:
+        """What an agent must know of a running job to start a step in it, with the caller's environment."""
+        return self._launch_of(job, Payload("", environment=environment), 0)
 
     async def _launch(self, order: LaunchOn) -> agentlink.Launch | None:
         job = self._loop.state.jobs.get(order.number)
@@ -105,20 +114,23 @@ class Dispatch:
             )
             self._loop.post(AttemptEnded(order.node, end))
             return None
+        return self._launch_of(job, payload, order.node_index)
+
+    def _launch_of(self, job: Job, payload: Payload, node_index: int) -> agentlink.Launch:
         status, settings = job.status, self._loop.state.settings
         assert status.allocation is not None
         lowest, highest, count = self._array(job)
         return agentlink.Launch(
             epoch=self._loop.state.epoch,
             number=job.number,
-            attempt=order.attempt,
+            attempt=status.attempt,
             user=job.user,
             uid=job.uid,
             gid=job.gid,
             spec=job.spec,
             payload=payload,
             allocation=status.allocation,
-            node_index=order.node_index,
+            node_index=node_index,
             deadline_s=job.time_limit_s,
             kill_wait_s=settings.kill_wait_s,
             restarts=status.restarts,

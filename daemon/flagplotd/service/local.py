@@ -7,9 +7,12 @@ import logging
 import socket
 import struct
 
+from flagplot_wire.streams import MAX_STREAMS, ServeClient, StreamEnd
+from flagplotd.core.apply import holds
 from flagplotd.core.state import Who
 from flagplotd.service.context import Server
 from flagplotd.service.identity import who_is_uid
+from flagplotd.service.relay import NodeClient, NodeStreams
 from flagplotd.service.session import Session
 from flagplotd.service.streams import SocketStream
 
@@ -55,6 +58,23 @@ class LocalSocket:
         reader, writer = await asyncio.open_connection(sock=ours)
         self._follow(Session(self._server, SocketStream(reader, writer), who))
         return theirs
+
+    def serve_on_node(self, node: NodeStreams, wish: ServeClient) -> None:
+        """A process of a job on a node is served as the job's user, without further roles: its agent vouches."""
+        state = self._server.state
+        job = state.jobs.get(wish.number)
+        if (
+            job is None
+            or not holds(job)
+            or job.status.allocation is None
+            or node.node not in job.status.allocation.names
+        ):
+            node.send(StreamEnd(wish.stream, "not_permitted", f"job {wish.number} does not run on {node.node}"))
+            return
+        if wish.stream % 2 == 0 or wish.stream in node.takers or len(node.takers) >= MAX_STREAMS:
+            node.send(StreamEnd(wish.stream, "unavailable", f"{node.node} has too many connections open"))
+            return
+        self._follow(Session(self._server, NodeClient(node, wish.stream), Who(job.user, job.uid, job.gid)))
 
     async def close(self) -> None:
         """Stop listening and end the connections."""

@@ -12,11 +12,11 @@ from msgspec import Struct
 from flagplot_wire.errors import Refused
 from flagplot_wire.events import Event, NodeChanged, NodeRemoved, PartitionChanged, PartitionRemoved
 from flagplot_wire.job import Payload, Request
-from flagplot_wire.replies import Acted, Failure, Submitted
+from flagplot_wire.replies import Acted, Failure, StepStarted, Submitted
 from flagplotd.core.orders import Order, Outcome, Replan
 from flagplotd.core.state import Settings, State
 from flagplotd.core.step import step
-from flagplotd.core.stimuli import Stimulus, SubmitJob
+from flagplotd.core.stimuli import BeginStep, Stimulus, SubmitJob
 from flagplotd.service import clock
 from flagplotd.service.subscribers import Hub
 from flagplotd.store import Batch, Store, is_full
@@ -66,10 +66,18 @@ class Loop:
         self._queue.put_nowait(Waiting(stimulus, done, payload))
         return await done
 
+    async def begin_step(self, stimulus: BeginStep) -> StepStarted:
+        """As `reply`, for a step."""
+        outcome = await self.ask(stimulus)
+        if isinstance(outcome.reply, Failure):
+            raise Refused(outcome.reply.code, outcome.reply.message, outcome.reply.hint)
+        assert isinstance(outcome.reply, StepStarted)
+        return outcome.reply
+
     async def reply(self, stimulus: Stimulus, payload: Payload | None = None) -> Submitted | Acted:
         """As `ask`, for people: the reply, where a failure is raised as `Refused`."""
         outcome = await self.ask(stimulus, payload)
-        if outcome.reply is None:
+        if outcome.reply is None or isinstance(outcome.reply, StepStarted):
             return Acted()
         if isinstance(outcome.reply, Failure):
             raise Refused(outcome.reply.code, outcome.reply.message, outcome.reply.hint)

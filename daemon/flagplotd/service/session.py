@@ -12,9 +12,11 @@ from flagplot_wire.codec import BadFrame, Decoder, encode
 from flagplot_wire.errors import Refused
 from flagplot_wire.replies import Failure
 from flagplot_wire.requests import AnyRequest, Hello, Subscribe
+from flagplot_wire.streams import StreamCredit, StreamData, StreamEnd
 from flagplotd.core.state import Who
 from flagplotd.service.context import Asking, Server
 from flagplotd.service.handlers import HANDLERS
+from flagplotd.service.relay import ClientStreams
 from flagplotd.service.streams import Stream
 from flagplotd.service.subscribers import Subscription, catch_up, snapshot
 
@@ -31,7 +33,8 @@ class Session:
     def __init__(self, server: Server, stream: Stream, who: Who) -> None:
         self._server = server
         self._stream = stream
-        self._asking = Asking(server, who)
+        self._streams = ClientStreams(lambda body: stream.write(encode(body)))
+        self._asking = Asking(server, who, self._streams)
         self._decoder: Decoder[Struct] = Decoder(AnyRequest)
         self._open = asyncio.Semaphore(MAX_OPEN)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -63,6 +66,8 @@ class Session:
             task.cancel()
         if self._subscription is not None:
             self._server.loop.hub.subscriptions.discard(self._subscription)
+        self._streams.close()
+        self._server.claims.leave(self._asking)
         self._stream.close()
 
     async def _take(self, call: int, body: Struct | Refused) -> None:
@@ -71,6 +76,9 @@ class Session:
             return
         if not self._greeted and not isinstance(body, Hello):
             raise BadFrame("the first frame of a client must be its hello")
+        if isinstance(body, (StreamData, StreamCredit, StreamEnd)):
+            self._streams.take(body)
+            return
         if isinstance(body, Subscribe):
             await self._subscribe(body)
             return

@@ -124,18 +124,23 @@ class Hub:
 
 
 def snapshot(state: State, samples: Iterable[NodeSample]) -> Iterator[SnapshotPart]:
-    """The state of this moment in parts: the records are taken at once, the parts are made one by one."""
-    jobs, forecasts = list(state.jobs.values()), list(state.forecasts.values())
+    """The state of this moment in parts: the records are taken at once, the parts are made one by one.
+    What runs comes first, for it stands on top of a queue."""
+    forecasts = list(state.forecasts.values())
+    first = [state.jobs[number] for number in sorted(state.active)]
+    others = [job for number, job in state.jobs.items() if number not in state.active]
     nodes, partitions = tuple(state.nodes.values()), tuple(state.partitions.values())
     kept, seq, epoch = tuple(samples), state.seq, state.epoch
 
     def parts() -> Iterator[SnapshotPart]:
         yield SnapshotPart(seq, epoch, first=True, partitions=partitions)
+        for some_jobs in pieces(first, JOBS_PER_PART):
+            yield SnapshotPart(seq, epoch, jobs=some_jobs)
         for some_nodes in pieces(nodes, JOBS_PER_PART):
             yield SnapshotPart(seq, epoch, nodes=some_nodes)
         for some_samples in pieces(kept, JOBS_PER_PART):
             yield SnapshotPart(seq, epoch, samples=some_samples)
-        for some_jobs in pieces(jobs, JOBS_PER_PART):
+        for some_jobs in pieces(others, JOBS_PER_PART):
             yield SnapshotPart(seq, epoch, jobs=some_jobs)
         for some in pieces(forecasts, JOBS_PER_PART):
             yield SnapshotPart(seq, epoch, forecasts=some)

@@ -11,7 +11,7 @@ import click
 COMMANDS = {
     "swf": "Replay a log of processors in the Standard Workload Format.",
     "openb": "Place the pods of the openb trace on its nodes.",
-    "history": "Replay the jobs of a controller's own store.",
+    "history": "Replay this cluster's own past under other settings.",
 }
 """Name and one line of help; those count whose module exists."""
 

@@ -174,7 +174,9 @@ class Door:
             if grant is None:
                 process.exit(1)
             elif connection.is_agent:
-                if process.subsystem != "flagplot-agent":
+                if process.subsystem == "flagplot-streams":
+                    await self.server.agents.serve_streams(ProcessStream(process))
+                elif process.subsystem != "flagplot-agent":
                     process.stderr.write(b"flagplot: this key is an agent's and opens nothing else\r\n")
                     process.exit(2)
                 else:

@@ -13,7 +13,8 @@ from sqlite_utils import Database
 from flagplot_wire.events import Event
 from flagplot_wire.ids import Epoch, JobNumber
 from flagplot_wire.job import Job, Payload
-from flagplotd.core.apply import put_job, put_record
+from flagplot_wire.steps import Step
+from flagplotd.core.apply import put_job, put_record, put_step
 from flagplotd.core.state import NodeUse, Settings, State
 from flagplotd.store.rows import (
     body_decoder,
@@ -22,6 +23,7 @@ from flagplotd.store.rows import (
     partition_decoder,
     payload_decoder,
     policy_decoder,
+    step_decoder,
     usage_decoder,
 )
 
@@ -64,6 +66,9 @@ def load(path: Path, settings: Settings) -> State:
         state.usage_at = _scalar(db, "SELECT value FROM meta WHERE key='usage_at'")
         for (record,) in db.execute("SELECT record FROM jobs WHERE live=1 ORDER BY number"):
             put_job(state, job_decoder.decode(record))
+        sql = "SELECT record FROM steps WHERE number IN (SELECT number FROM jobs WHERE live=1) ORDER BY number, step"
+        for (record,) in db.execute(sql):
+            put_step(state, step_decoder.decode(record))
         state.next_number = _scalar(db, "SELECT max(number) FROM jobs") + 1
         state.seq = _scalar(db, "SELECT max(seq) FROM events")
         state.epoch = Epoch(_scalar(db, "SELECT value FROM meta WHERE key='epoch'"))
@@ -91,6 +96,13 @@ def jobs(path: Path, number: int) -> list[Job]:
             "SELECT record FROM jobs WHERE number=:number OR array_number=:number ORDER BY number", {"number": number}
         )
         return [job_decoder.decode(row["record"]) for row in rows]
+
+
+def steps(path: Path, number: int) -> list[Step]:
+    """The steps of a job, running or not."""
+    with reading(path) as db:
+        rows = db.execute("SELECT record FROM steps WHERE number=? ORDER BY step", (number,))
+        return [step_decoder.decode(record) for (record,) in rows]
 
 
 def element(path: Path, array: int, index: int) -> Job | None:
@@ -121,3 +133,10 @@ def events(path: Path, after: int, limit: int, job: int = 0, node: str = "") -> 
     with reading(path) as db:
         rows = list(db.query(sql, values))
     return [Event(row["seq"], row["time"], body_decoder.decode(row["body"])) for row in reversed(rows)]
+
+
+def journal(path: Path) -> Iterator[Event]:
+    """Every event from the first on, as of one moment."""
+    with reading(path) as db:
+        for seq, time, body in db.execute("SELECT seq, time, body FROM events ORDER BY seq"):
+            yield Event(seq, time, body_decoder.decode(body))

@@ -9,6 +9,7 @@ from flagplot_wire import events as ev
 from flagplot_wire.job import Job, Payload
 from flagplot_wire.node import Node, Partition
 from flagplot_wire.policy import Record, Usage
+from flagplot_wire.steps import Step
 
 _encoder = msgspec.msgpack.Encoder()
 body_decoder: msgspec.msgpack.Decoder[ev.Body] = msgspec.msgpack.Decoder(ev.Body)
@@ -17,6 +18,7 @@ node_decoder = msgspec.msgpack.Decoder(Node)
 partition_decoder = msgspec.msgpack.Decoder(Partition)
 policy_decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
 usage_decoder = msgspec.msgpack.Decoder(Usage)
+step_decoder = msgspec.msgpack.Decoder(Step)
 payload_decoder = msgspec.msgpack.Decoder(Payload)
 
 
@@ -35,6 +37,8 @@ def event_row(event: ev.Event) -> tuple[int, int, str, int | None, str | None, b
             job = body.job.number
         case ev.JobChanged() | ev.JobSpecChanged():
             job = body.number
+        case ev.StepChanged():
+            job = body.step.number
         case ev.NodeChanged():
             node = body.node.name
         case ev.NodeRemoved():

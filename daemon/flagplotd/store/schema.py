@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlite_utils import Database, Migrations
 
-SCHEMA = 2
+SCHEMA = 3
 """Counts the migrations; a file that says more was written by a newer version."""
 
 migrations = Migrations("flagplotd")
@@ -56,3 +56,9 @@ def m002_policy(db: Database) -> None:
     """Accounts, associations, QoS and reservations by kind and key, and the decayed usage of associations."""
     db.table("policy").create({"kind": str, "key": str, "record": bytes}, pk=("kind", "key"), not_null={"record"})
     db.table("usage").create({"key": str, "record": bytes}, pk="key", not_null={"record"})
+
+
+@migrations()
+def m003_steps(db: Database) -> None:
+    """Steps of jobs; -1 is the script's own."""
+    db.table("steps").create({"number": int, "step": int, "record": bytes}, pk=("number", "step"), not_null={"record"})

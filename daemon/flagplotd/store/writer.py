@@ -16,6 +16,7 @@ from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Job, Payload
 from flagplot_wire.node import Node, Partition
 from flagplot_wire.policy import Kind, Record, Usage, kind_of
+from flagplot_wire.steps import Step
 from flagplotd.store.rows import blob, event_row, job_row
 from flagplotd.store.schema import SCHEMA, migrations
 
@@ -33,6 +34,7 @@ class Batch(Struct):
     policy: dict[tuple[Kind, str], Record | None] = field(default_factory=dict)
     usage: dict[str, Usage | None] = field(default_factory=dict)
     usage_at: int = 0
+    steps: dict[tuple[JobNumber, int], Step] = field(default_factory=dict)
     payloads: dict[JobNumber, Payload] = field(default_factory=dict)
     keys: dict[tuple[str, str], JobNumber] = field(default_factory=dict)
 
@@ -45,6 +47,8 @@ class Batch(Struct):
             case ev.JobChanged(number) | ev.JobSpecChanged(number):
                 if number in jobs:
                     self.jobs[number] = (jobs[number], True)
+            case ev.StepChanged(record):
+                self.steps[record.number, record.step] = record
             case ev.NodeChanged(node):
                 self.nodes[node.name] = node
             case ev.NodeRemoved(name):
@@ -53,8 +57,8 @@ class Batch(Struct):
                 self.partitions[partition.name] = partition
             case ev.PartitionRemoved(name):
                 self.partitions[name] = None
-            case ev.PolicyChanged(record):
-                self.policy[kind_of(record), record.key] = record
+            case ev.PolicyChanged(record=changed):
+                self.policy[kind_of(changed), changed.key] = changed
             case ev.PolicyRemoved(kind, key):
                 self.policy[kind, key] = None
                 if kind == "user":
@@ -144,6 +148,10 @@ class Writer:
         run.executemany(
             "INSERT OR REPLACE INTO payloads VALUES (?,?)",
             ((number, blob(payload)) for number, payload in batch.payloads.items()),
+        )
+        run.executemany(
+            "INSERT OR REPLACE INTO steps VALUES (?,?,?)",
+            ((number, step, blob(record)) for (number, step), record in batch.steps.items()),
         )
         time = batch.events[-1].time if batch.events else 0
         run.executemany(

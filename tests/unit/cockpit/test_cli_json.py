@@ -18,7 +18,20 @@ from flagplot_wire import replies, requests
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import State
 
-FOR_PERSONS = {"up", "down", "connect"}
+FOR_PERSONS = {
+    "up",
+    "down",
+    "connect",
+    "run",
+    "shell",
+    "attach",
+    "rsh",
+    "forward",
+    "cp",
+    "bcast",
+    "ssh-config",
+    "ssh-proxy",
+}
 """They start, stop and pin; `status` tells of the result in JSON."""
 
 

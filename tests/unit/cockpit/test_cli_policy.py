@@ -18,8 +18,17 @@ from flagplot_wire.errors import Refused
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Job, JobSpec, LicenseCount, Request
 from flagplot_wire.node import Partition
-from flagplot_wire.policy import Account, Association, FairshareRow, Limits, PriorityRow, Qos, Reservation
-from flagplot_wire.requests import ChangePolicy, GetFairshare, GetPolicy, GetPriority
+from flagplot_wire.policy import (
+    USE_PARENT,
+    Account,
+    Association,
+    FairshareRow,
+    Limits,
+    PriorityRow,
+    Qos,
+    Reservation,
+)
+from flagplot_wire.requests import ChangePolicy, GetFairshare, GetPolicy, GetPriority, Update
 
 SUMMER = 1_782_900_000
 """2026-07-01 10:00 UTC: 12:00 in Berlin, two hours ahead; in December it is one."""
@@ -321,6 +330,29 @@ def test_priorities_come_page_by_page(run: Run, controller: FakeController) -> N
     }  # fmt: skip
 
 
+def test_records_come_page_by_page(run: Run, controller: FakeController) -> None:
+    first, second = (Association("ada", name, default=name == "ml") for name in ("ml", "nlp"))
+    parent = Association("ben", "ml", USE_PARENT)
+    controller.answers = [replies.Policies((first, second), more=True), replies.Policies((second, parent))]
+    code, out, _ = run("user", "show")
+    assert (code, controller.asked) == (0, [GetPolicy("user"), GetPolicy("user", skip=2)])
+    assert [line.split() for line in out.splitlines()[1:]] == [
+        ["ada", "ml", "yes", "1"], ["ada", "nlp", "1"], ["ben", "ml", "parent"],
+    ]  # fmt: skip
+
+
+def test_a_job_gets_another_account_qos_reservation_and_licenses(run: Run, controller: FakeController) -> None:
+    whole = Update(("7",), account="ml", qos="", reservation="r", licenses="matlab:2", site_factor=-5)
+    for line in (
+        "update 7 -A ml --qos= --reservation r -L matlab:2 --site-factor -5",
+        "update 7 Account=ml QOS= ReservationName=r Licenses=matlab:2 SiteFactor=-5",
+    ):
+        controller.answers = [replies.Acted((replies.ActedOn("7", "", "changed"),))]
+        assert run(*line.split())[0] == 0 and controller.asked[-1] == whole, line
+    code, _, err = run("update", "7", "SiteFactor=99999999999999999999")
+    assert code == 2 and "the number is out of range" in err
+
+
 def test_the_fair_tree_is_indented(run: Run, controller: FakeController) -> None:
     rows = (
         FairshareRow("root", "", 0, 1, 1_000_000, 900, 1_000_000),
@@ -374,8 +406,8 @@ def test_submit_tells_what_the_job_belongs_to(run: Run, controller: FakeControll
 def test_show_job_tells_it_too(run: Run, controller: FakeController) -> None:
     request = Request(licenses=(LicenseCount("matlab", 2),))
     job = Job(JobNumber(7), "ada", 1_000, JobSpec("x", "/", request, "gpu", "ml", "high", "r"))
-    controller.answers = [replies.Jobs((job,)), replies.Jobs((job,))]
+    controller.answers = [replies.Jobs((job,)), replies.Steps()] * 2
     shown = dict(line.split(maxsplit=1) for line in run("show", "job", "7")[1].splitlines())
     assert [shown[key] for key in ("account", "qos", "reservation", "licenses")] == ["ml", "high", "r", "matlab=2"]
     assert json.loads(run("show", "job", "7", "--json")[1])["licenses"] == {"matlab": 2}
-    assert controller.asked == [requests.GetJob("7")] * 2
+    assert controller.asked == [requests.GetJob("7"), requests.GetSteps("7")] * 2

@@ -15,7 +15,8 @@ from flagplot.tui.roles import owner_colour
 from flagplot_wire.errors import Refused
 
 NONE = Path("/nonexistent")
-OURS = ("colourblind", "dark", "light", "mono")
+OURS = ("colourblind", "colourblind-light", "contrast", "dark", "ember", "light", "midnight", "mono")
+COLOUR_BLIND = ("colourblind", "colourblind-light")
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -57,13 +58,39 @@ def test_states_and_words_are_readable(name: str) -> None:
     assert all(contrast(owner, background) >= 4.5 for owner in theme.owners)
 
 
-@pytest.mark.parametrize("name", ["dark", "light", "colourblind"])
+@pytest.mark.parametrize("name", [name for name in OURS if name != "mono"])
 def test_owners_are_told_apart_by_colour_blind_eyes(name: str) -> None:
     owners = theming.load(name, NONE).owners
     assert len(owners) >= 8
     for matrix in (PLAIN, DEUTERANOPIA, PROTANOPIA):
         for one, other in itertools.combinations(owners, 2):
             assert math.dist(_seen(one, matrix), _seen(other, matrix)) > 20, (one, other)
+
+
+@pytest.mark.parametrize("name", COLOUR_BLIND)
+def test_what_is_well_and_what_is_wrong_are_told_apart_by_colour_blind_eyes(name: str) -> None:
+    theme = theming.load(name, NONE)
+    groups = [("running", "failed", "draining"), ("idle", "down", "drained"), ("pending", "timeout", "drained")]
+    for matrix in (PLAIN, DEUTERANOPIA, PROTANOPIA):
+        for group in groups:
+            for one, other in itertools.combinations(group, 2):
+                assert math.dist(_seen(_front(theme, one), matrix), _seen(_front(theme, other), matrix)) > 15, (
+                    one,
+                    other,
+                )
+
+
+def test_high_contrast_is_seven_to_one() -> None:
+    theme = theming.load("contrast", NONE)
+    styles = [*theme.states.values(), *(theme.roles[role] for role in ("dim", "good", "warning", "bad", "key"))]
+    for background in (theme.textual_theme.background, theme.textual_theme.panel):
+        assert background and all(contrast(style, background) >= 7.0 for style in styles)
+
+
+def _front(theme: theming.FlagTheme, state: str) -> str:
+    colour = Style.parse(theme.states[state]).color
+    assert colour is not None and colour.triplet is not None
+    return colour.triplet.hex
 
 
 PLAIN = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))

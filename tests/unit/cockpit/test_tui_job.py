@@ -72,7 +72,7 @@ async def test_tabs_show_detail_why_script_usage() -> None:
         assert any(isinstance(one, requests.Explain) for one in channel.asked)
         await pilot.press("y")
         await until(pilot, lambda: "#SBATCH -J x[/red]" in pane(view, "script"))
-        await pilot.press("s")
+        await pilot.press("i")
         await until(pilot, lambda: "does not run" in pane(view, "usage"))
         await pilot.press("right_square_bracket")
         assert view.tab == "detail"

@@ -23,7 +23,7 @@ from flagplot.tui.screens.timeline import TimelineView
 from flagplot.tui.widgets.topline import TopLine
 from flagplot_wire import requests
 from flagplot_wire.errors import Refused
-from flagplot_wire.events import Event, JobsForgotten, NodeRemoved
+from flagplot_wire.events import Event, JobAdded, JobsForgotten, NodeRemoved
 from flagplot_wire.ids import Epoch, JobNumber
 from flagplot_wire.node import Gpu, Inventory, Node
 from flagplot_wire.replies import EventsPushed, SamplesPushed, SnapshotPart
@@ -354,7 +354,7 @@ async def test_one_of_a_thing_is_not_many() -> None:
         assert "1 nodes" not in screen_text(app)
         await pilot.press("1")
         await until(pilot, lambda: "0 jobs" in screen_text(app))
-        app.mirror.jobs[JobNumber(41)] = sample.sample_mirror().jobs[JobNumber(41)]
-        app.mirror.version += 1
+        job = sample.sample_mirror().jobs[JobNumber(41)]
+        app.mirror.take(EventsPushed((Event(app.mirror.seq + 1, int(sample.NOW), JobAdded(job)),)))
         await until(pilot, lambda: "1 job" in screen_text(app))
         assert "1 jobs" not in screen_text(app)

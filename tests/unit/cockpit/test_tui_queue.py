@@ -337,7 +337,9 @@ async def test_node_commands_take_host_lists() -> None:
         assert "There is no node gpu99" in screen_text(app)
 
 
-@pytest.mark.parametrize("theme", ["dark", "light", "colourblind", "mono"])
+@pytest.mark.parametrize(
+    "theme", ["dark", "light", "contrast", "colourblind", "colourblind-light", "ember", "midnight", "mono"]
+)
 async def test_themes_can_be_chosen_while_running(theme: str) -> None:
     app, _ = make()
     async with app.run_test(size=(80, 24)) as pilot:

@@ -6,18 +6,25 @@ import msgspec
 import pytest
 from support import sample_cluster as sample
 
+from flagplot.client.mirror import Mirror
 from flagplot.view.filters import parse_filter
+from flagplot.view.listing import Listing
 from flagplot.view.queue import (
     QueueSpec,
     cells,
     columns_for,
     find_job,
     job_target,
-    select,
 )
 from flagplot.view.words import about, elapsed, memory, moment, short_span
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import State
+
+
+def select(mirror: Mirror, spec: QueueSpec) -> list[JobNumber]:
+    listing = Listing()
+    listing.sync(mirror, spec, sample.NOW)
+    return list(listing.rows)
 
 
 def numbers(text: str, **spec: object) -> set[int]:

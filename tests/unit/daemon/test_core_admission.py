@@ -44,10 +44,12 @@ def test_account_and_qos_that_nobody_named() -> None:
     assert drive.job(drive.submit(BOB, account="science", qos="high")).spec.qos == "high"
 
 
-def test_a_cluster_without_policy_takes_any_label() -> None:
+def test_a_cluster_without_policy_takes_any_account_and_the_qos_that_every_slurm_has() -> None:
     drive = Driver(enforce="associations")
-    job = drive.job(drive.submit(ALICE, account="grant-7\x1b", qos="fast"))
-    assert (job.spec.account, job.spec.qos) == ("grant-7\u241b", "fast")
+    job = drive.job(drive.submit(ALICE, account="grant-7\x1b", qos="normal"))
+    assert (job.spec.account, job.spec.qos) == ("grant-7\u241b", "")
+    refused = told(drive.try_submit(ALICE, qos="fast\x1b"))
+    assert refused.startswith("not_found: there is no QoS 'fast\u241b': the cluster has none"), refused
 
 
 def test_enforce() -> None:
@@ -256,3 +258,21 @@ def test_many_pending_jobs_are_not_scanned() -> None:
     reply = step(drive.state, st.SubmitJob(ADMIN, JobSpec("j", "/", account="physics"), "k"), drive.now).reply
     assert isinstance(reply, Submitted)
     assert drive.state.submitted["account:science"] == 100_001
+
+
+def test_account_qos_reservation_and_licenses_change_as_they_are_submitted() -> None:
+    drive = site(licenses=(("matlab", 4),))
+    drive.change("add", "reservation", "ours", nodes="n1", duration="60", accounts="optics")
+    number = drive.submit(ALICE)
+    assert (drive.job(number).spec.account, drive.job(number).spec.qos) == ("physics", "low")
+    assert drive.update(number, reservation="ours")[0][0] == "not_permitted", "it is for another account"
+    assert drive.update(number, account="optics", qos="", reservation="ours", licenses="matlab:2")[0][0] == ""
+    spec = drive.job(number).spec
+    assert (spec.account, spec.qos, spec.reservation) == ("optics", "high", "ours")
+    assert spec.request.licenses == (LicenseCount("matlab", 2),)
+    assert drive.state.submitted["account:optics"] == 1 and "user:alice@physics" not in drive.state.submitted
+    assert drive.update(number, qos="low")[0][0] == "not_permitted" and drive.last.events == ()
+    assert drive.update(number, licenses="matlab:5")[0][0] == "over_limit"
+    assert drive.update(number, account="", reservation="", licenses="")[0][0] == ""
+    spec = drive.job(number).spec
+    assert (spec.account, spec.qos, spec.reservation, spec.request.licenses) == ("physics", "high", "", ())

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from support.fairshare_oracle import Oracle, usages
 
-from flagplot_wire.policy import ROOT, Account, Association, Usage
+from flagplot_wire.policy import ROOT, USE_PARENT, Account, Association, Usage
 from flagplotd.core.fairshare import Ranks, Remembered, fair_tree, rows
 
 
@@ -69,6 +69,22 @@ def test_rows_go_depth_first_with_the_root_on_top() -> None:
     assert (found[2].level, found[1].level, found[2].factor) == (375_000, None, None)
 
 
+def test_a_user_with_the_shares_of_its_account_ranks_with_its_best() -> None:
+    """`Fairshare=parent` of Slurm's fair tree: the highest level in the account, and no part of its users' shares."""
+    accounts = [Account("a"), Account("b")]
+    people = [
+        Association("busy", "a", USE_PARENT), Association("half", "a", 1), Association("other", "a", 1),
+        Association("idle", "a", 1), Association("zoe", "b"),
+    ]  # fmt: skip
+    used = {"busy@a": 100, "half@a": 10, "other@a": 20, "zoe@b": 10}
+    found = ranked(accounts, people, used)
+    assert found.ranks == {"zoe@b": 5, "busy@a": 4, "idle@a": 4, "half@a": 2, "other@a": 1}
+    listing = {row.user: row for row in rows(by_key(*accounts), by_key(*people), usages(used))}  # type: ignore[arg-type]
+    busy, half = listing["busy"], listing["half"]
+    assert (busy.shares, busy.norm_shares, busy.norm_usage, busy.level) == (USE_PARENT, 500_000, 928_571, None)
+    assert (half.norm_shares, half.norm_usage) == (333_333, 76_923)
+
+
 def test_no_one_at_all() -> None:
     assert ranked([], [], {}).ranks == {}
     assert [row.account for row in rows({}, {}, {})] == [ROOT]
@@ -110,7 +126,10 @@ def trees(draw: some.DrawFn) -> tuple[list[Account], list[Association], dict[str
         for index, name in enumerate(names)
     ]
     places = some.tuples(some.sampled_from(["u", "v", "w"]), some.sampled_from([ROOT, "nowhere", *names]))
-    people = [Association(user, account, draw(few)) for user, account in sorted(draw(some.sets(places, max_size=12)))]
+    of_users = some.sampled_from([USE_PARENT, 0, 1, 2, 3])
+    people = [
+        Association(user, account, draw(of_users)) for user, account in sorted(draw(some.sets(places, max_size=12)))
+    ]
     keys = sorted({one.key for one in people} | {f"gone@{name}" for name in names})
     used = {key: draw(some.sampled_from([0, 0, 1, 2, 3, 6, 10**15, 10**15 + 1])) for key in keys}
     return accounts, people, used

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from support.core_kit import ALICE, BOB, Driver, alloc, fingerprint, part
 
+from flagplot_wire.events import JobChanged, StepChanged
 from flagplot_wire.job import Dependency, DependencyTerm, Job, JobSpec
 from flagplot_wire.job import State as JobState
 from flagplotd.core import stimuli as st
@@ -22,7 +23,9 @@ def test_a_job_runs_and_completes_in_one_move() -> None:
     assert drive.state.use["n1"].gpu_shards == [8]
     drive.now += 50
     drive.end(number)
-    assert [event.status.state for event in drive.last.events] == [JobState.COMPLETED]
+    script, ended = drive.last.events
+    assert isinstance(script, StepChanged) and script.step.id == f"{number}.batch"
+    assert isinstance(ended, JobChanged) and ended.status.state == JobState.COMPLETED
     assert drive.orders(AckOn)[0].node == "n1"
     assert drive.orders(Replan)
     status = drive.job(number).status

@@ -220,6 +220,7 @@ def test_update_a_pending_job() -> None:
         {"partition": "lost"},
         {"nice": -1},
         {"priority": 5},
+        {"site_factor": 5},
         {"array_limit": 2},
     ],
 )
@@ -228,6 +229,19 @@ def test_updates_that_are_refused(changes: dict[str, object]) -> None:
     number = drive.submit()
     assert drive.update(number, **changes)[0][0]
     assert drive.last.events == ()
+
+
+def test_operators_set_a_site_factor() -> None:
+    drive = Driver()
+    number, array = drive.submit(), drive.submit(array="0-3")
+    assert drive.update(number, array, who=OPERATOR, site_factor=-7) == [("", "changed site factor")] * 2
+    assert drive.state.site == {number: -7, array: -7}
+    element = drive.start(array)
+    assert drive.job(element).status.site_factor == -7
+    error, message = drive.update(number, who=OPERATOR, site_factor=2**31 - 2)[0]
+    assert error == "bad_request" and "-2147483645 to 2147483645" in message
+    drive.update(number, who=OPERATOR, site_factor=0)
+    assert number not in drive.state.site and drive.replayed().site == drive.state.site
 
 
 def test_jobs_never_wait_for_themselves() -> None:

@@ -9,6 +9,7 @@ from support.states import ROOT
 
 from flagplot_wire.job import GpuCount, Why
 from flagplot_wire.node import Partition
+from flagplot_wire.requests import Update
 from flagplotd.core import stimuli as st
 from flagplotd.core.apply import apply
 from flagplotd.core.orders import ExtendOn, LaunchOn, SignalOn, StopOn
@@ -346,3 +347,40 @@ def test_a_node_that_comes_back_hears_again_what_is_suspended() -> None:
     world.do(st.AgentJoined("n1", inventory, "0", world.running_on("n1")))
     assert [(order.number, order.signal) for order in world.orders if isinstance(order, SignalOn)] == [(low, "CONT")]
     assert not any(isinstance(order, LaunchOn) for order in world.orders)
+
+
+def test_usage_and_a_changed_limit_leave_the_suspension_out() -> None:
+    world = Preempting(nodes=1, mode="suspend")
+    low = world.low(asks(8, limit=1_000), account="physics")
+    world.now += 100
+    high = world.high()
+    world.whole_cycle()
+    world.whole_cycle()
+    world.now += 300
+    world.do(st.Tick())
+    world.orders.clear()
+    reply = world.do(st.UpdateJobs(ROOT, Update((str(low),), time_limit="50"))).reply
+    assert reply is not None and not any(isinstance(order, ExtendOn) for order in world.orders), (
+        "its clock stays stopped"
+    )
+    world.end(high)
+    world.whole_cycle()
+    assert [order.deadline_s for order in world.orders if isinstance(order, ExtendOn)] == [3_300]
+    world.now += 50
+    world.end(low)
+    usage = world.state.usage["ada@physics"]
+    half_life = world.state.settings.usage_half_life_s
+    assert 0.5 ** (450 / half_life) * 150 * 8_000 <= usage.weighted <= 150 * 8_000
+
+
+def test_where_nobody_waits_who_may_preempt_nobody_is_looked_at() -> None:
+    world = Preempting(nodes=1)
+    world.low()
+    world.submit(asks(8))
+    given = world.snapshot().preemption
+    assert given is not None and given.victims == ()
+    world.high()
+    given = world.snapshot().preemption
+    assert given is not None and len(given.victims) == 1
+    world.change("modify", "qos", "high", preempts="")
+    assert world.snapshot().preemption is None

@@ -132,7 +132,7 @@ def test_explain_and_estimate_give_now_later_never_and_hints() -> None:
     now = estimate(world.state, msgspec.structs.replace(spec, request=gpus(1)), ADA, policy, world.now)
     assert now.start == world.now and now.nodes == ("n1",)
     later = estimate(world.state, msgspec.structs.replace(spec, request=gpus(2)), ADA, policy, world.now)
-    assert later.start == world.now + 3_600 and later.hints == ("starts now with 1 GPUs instead of 2",)
+    assert later.start == world.now + 3_600 and later.hints == ("starts now with 1 GPU instead of 2",)
     blocked = world.submit(gpus(2))
     world.cycle()
     assert explain(world.state, blocked, policy, world.now).start == world.now + 3_600  # type: ignore[arg-type]

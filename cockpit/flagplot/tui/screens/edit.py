@@ -49,6 +49,10 @@ FIELDS: tuple[EditField, ...] = (
     EditField("memory", "Memory per node", "--mem", "16G"),
     EditField("gpus_per_node", "GPUs per node", "--gpus-per-node", "2 or h100:2"),
     EditField("dependency", "Dependency", "--dependency", "afterok:41"),
+    EditField("account", "Account", "--account", several=True),
+    EditField("qos", "QoS", "--qos", several=True),
+    EditField("reservation", "Reservation", "--reservation", several=True),
+    EditField("licenses", "Licenses", "--licenses", "matlab:2"),
     EditField("begin", "Not before", "--begin", "now+1hour or 18:00", several=True),
     EditField("nice", "Nice", "--nice", "0", several=True),
     EditField("array_limit", "At once (array)", "--array-limit", "2"),
@@ -71,7 +75,7 @@ def value_of(job: Job, name: str) -> str:
     match name:
         case "time_limit":
             return elapsed_limit(job)
-        case "name" | "partition" | "comment":
+        case "name" | "partition" | "comment" | "account" | "qos" | "reservation":
             return str(getattr(spec, name))
         case "nodes":
             return (
@@ -87,6 +91,8 @@ def value_of(job: Job, name: str) -> str:
             return ",".join(f"{one.type}:{one.count}" if one.type else str(one.count) for one in request.gpus_per_node)
         case "dependency":
             return dependency_words(spec.dependency) if spec.dependency else ""
+        case "licenses":
+            return ",".join(f"{one.name}:{one.count}" for one in request.licenses)
         case "nice":
             return str(spec.nice)
         case "array_limit":

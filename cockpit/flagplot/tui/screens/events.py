@@ -40,7 +40,9 @@ class EventsView(ListView):
     NOTHING = ("Nothing has happened yet", "starts, ends, drains and losses appear here as they happen")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Open", tooltip="The job's or the node's page"),
-        Binding("slash", "app.filter", "Filter", tooltip="Filter: words that must occur, !word that must not"),
+        Binding(
+            "slash", "app.filter", "Filter", priority=True, tooltip="Filter: words that must occur, !word that must not"
+        ),
     ]
 
     def __init__(self) -> None:

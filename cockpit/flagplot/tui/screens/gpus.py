@@ -27,7 +27,13 @@ class GpusView(SortedView[GpuSpec]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Open job", tooltip="The job that holds most of it; its node when it is free"),
         Binding("w", "node", "Node", tooltip="The page of its node"),
-        Binding("slash", "app.filter", "Filter", tooltip="Filter: words, free room held shared outsider, busy>50"),
+        Binding(
+            "slash",
+            "app.filter",
+            "Filter",
+            priority=True,
+            tooltip="Filter: words, free room held shared outsider, busy>50",
+        ),
         Binding("f", "only('room')", "Free", tooltip="Only GPUs with room for a job"),
         Binding("m", "only('user:me')", "Mine", tooltip="Only GPUs that my jobs hold"),
         Binding("x", "only('outsider')", "Outsiders", tooltip="Only GPUs with processes that no job owns"),

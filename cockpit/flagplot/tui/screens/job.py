@@ -14,6 +14,7 @@ from flagplot.client.mirror import Mirror
 from flagplot.tui import commands
 from flagplot.tui.keys import CHANGES, JOB_ACTIONS
 from flagplot.tui.main_view import MainView
+from flagplot.tui.shell import open_shell
 from flagplot.tui.widgets.log_view import LogView
 from flagplot.tui.widgets.text_pane import TextPane
 from flagplot.view.job import detail, headline, usage, why
@@ -54,7 +55,8 @@ class JobView(MainView):
         Binding("p", "select('why')", "Why"),
         Binding("y", "select('script')", "Script"),
         Binding("d", "select('detail')", "Detail", show=False),
-        Binding("s", "select('usage')", "Usage", show=False),
+        Binding("i", "select('usage')", "Usage", show=False),
+        Binding("s", "shell", "Shell", show=False),
     ]
 
     def __init__(self, number: JobNumber, tab: str = "") -> None:
@@ -327,6 +329,11 @@ class JobView(MainView):
     def _act(self, verb: str) -> None:
         if self.job is not None:
             commands.act(self.cockpit, verb, [job_target(self.job)])
+
+    def action_shell(self) -> None:
+        """A shell inside the job."""
+        if self.job is not None:
+            open_shell(self.cockpit, job_target(self.job), self.job.status.state == "RUNNING", self.job.user)
 
     def action_submit(self) -> None:
         """The submit form."""

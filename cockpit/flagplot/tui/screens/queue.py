@@ -13,8 +13,10 @@ from flagplot.client.mirror import Mirror
 from flagplot.tui import commands
 from flagplot.tui.keys import CHANGES, JOB_ACTIONS
 from flagplot.tui.list_view import SortedView
+from flagplot.tui.shell import open_shell
 from flagplot.tui.widgets.virtual_table import VirtualTable
-from flagplot.view.queue import SORT_ORDER, QueueSpec, cells, columns_for, job_target, select
+from flagplot.view.listing import Listing
+from flagplot.view.queue import SORT_ORDER, QueueSpec, cells, columns_for, job_target
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.text import clean, counted
 
@@ -30,7 +32,13 @@ class QueueView(SortedView[QueueSpec]):
     ORDERS = SORT_ORDER
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Open", tooltip="Open the job's page"),
-        Binding("slash", "app.filter", "Filter", tooltip="Filter: words, !not, user: state: part: node: gpu>2"),
+        Binding(
+            "slash",
+            "app.filter",
+            "Filter",
+            priority=True,
+            tooltip="Filter: words, !not, user: state: part: node: gpu>2",
+        ),
         *JOB_ACTIONS,
         Binding("l", "open('output')", "Logs", tooltip="Follow the job's output"),
         Binding("o", "sort_next", "Sort", tooltip="Sort by the next column"),
@@ -40,6 +48,7 @@ class QueueView(SortedView[QueueSpec]):
         Binding("d", "open('detail')", "Describe", show=False),
         Binding("y", "open('script')", "Script", show=False),
         Binding("p", "open('why')", "Why pending", show=False),
+        Binding("s", "shell", "Shell in the job", show=False),
         Binding("m", "only('user:me')", "Only mine", show=False),
         Binding("I", "sort('id')", "Sort by id", show=False),
         Binding("N", "sort('name')", "Sort by name", show=False),
@@ -53,8 +62,7 @@ class QueueView(SortedView[QueueSpec]):
 
     def __init__(self) -> None:
         super().__init__(QueueSpec())
-        self._selected: tuple[int, QueueSpec] | None = None
-        self._numbers: list[JobNumber] = []
+        self.listing = Listing()
         self._total = 0
 
     def compose(self) -> ComposeResult:
@@ -64,30 +72,32 @@ class QueueView(SortedView[QueueSpec]):
     @property
     def counts(self) -> str:
         """Filter, `5 of 20`, marks."""
-        shown = counted(len(self._numbers), "job")
+        shown = counted(len(self.listing.rows), "job")
         if self.spec.filter:
-            shown = f"/{clean(self.spec.filter)}  {len(self._numbers)} of {self._total}"
+            shown = f"/{clean(self.spec.filter)}  {len(self.listing.rows)} of {self._total}"
         marks = f" · {len(self.table.marks)} marked" if self.is_mounted and self.table.marks else ""
         order = "" if self.spec.sort == "queue" else f" · by {self.spec.sort}"
         return f"{shown}{order}{marks}"
 
     def show(self, mirror: Mirror, now: int) -> None:
         """Select anew when the mirror or the choice changed; redraw what changed on screen."""
-        table = self.table
-        if self._selected != (mirror.version, self.spec):
-            self._selected = (mirror.version, self.spec)
-            self._numbers = select(mirror, self.spec)
+        table, by_hand = self.table, self.spec != self.listing.spec
+        if mirror.complete or not self.listing.rows:
+            # While a snapshot comes in, its first jobs stay: they are those on top.
+            table.took(self.listing.sync(mirror, self.spec, now), now)
             self._total = len(mirror.jobs)
+        if table.marks:
             table.forget_marks(lambda key: JobNumber(key) in mirror.jobs)
         table.empty = self.empty_words(mirror)
         columns = columns_for(self.size.width - 1)
         fold = not self.spec.unfold
         table.set_rows(
-            self._numbers,
+            self.listing.rows,
             lambda key: cells(mirror, JobNumber(key), self.cockpit.now(), columns, fold),
             columns,
             sorted_by=self.spec.sort,
             reverse=self.spec.reverse,
+            by_hand=by_hand,
         )
 
     def nothing_yet(self) -> Sequence[str]:
@@ -100,7 +110,20 @@ class QueueView(SortedView[QueueSpec]):
         jobs = self.cockpit.mirror.jobs
         return [job_target(jobs[JobNumber(key)]) for key in self.table.chosen() if JobNumber(key) in jobs]
 
+    def _moved_away(self) -> bool:
+        """True, once and with a word, when the job under the cursor went and another has taken its place."""
+        if self.table.marks or not self.table.displaced:
+            return False
+        self.table.displaced = False
+        targets = self._targets()
+        self.cockpit.say(
+            f"The job under the cursor is gone; press again for job {targets[0]}" if targets else "It is gone"
+        )
+        return True
+
     def _act(self, verb: str) -> None:
+        if self._moved_away():
+            return
         if targets := self._targets():
             commands.act(self.cockpit, verb, targets)
         else:
@@ -129,13 +152,23 @@ class QueueView(SortedView[QueueSpec]):
         """Arrays as one row, or every element."""
         self.choose(replace(self.spec, unfold=not self.spec.unfold))
 
+    def action_shell(self) -> None:
+        """A shell inside the job under the cursor."""
+        key = self.table.cursor_key
+        job = self.cockpit.mirror.jobs.get(JobNumber(key)) if key is not None else None
+        if job is None:
+            self.cockpit.say("No job under the cursor")
+        else:
+            open_shell(self.cockpit, job_target(job), job.status.state == "RUNNING", job.user)
+
     def action_submit(self) -> None:
         """The submit form."""
         commands.open_submit(self.cockpit)
 
     def action_edit(self) -> None:
         """The edit form for the marked jobs."""
-        commands.open_edit(self.cockpit, self._targets())
+        if not self._moved_away():
+            commands.open_edit(self.cockpit, self._targets())
 
     def action_hold(self) -> None:
         """Hold pending jobs."""

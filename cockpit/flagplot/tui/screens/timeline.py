@@ -33,7 +33,7 @@ class TimelineView(ListView):
         Binding("left,h", "shift(-1)", "Earlier"),
         Binding("0", "now", "Now"),
         Binding("z", "fold", "Fold", tooltip="Nodes alone, or with their jobs"),
-        Binding("slash", "app.filter", "Filter", tooltip="Filter the nodes"),
+        Binding("slash", "app.filter", "Filter", priority=True, tooltip="Filter the nodes"),
     ]
 
     def __init__(self) -> None:

@@ -19,8 +19,7 @@ class Prompt(Horizontal):
     """Hidden until opened. Filter text takes effect as it is typed and stays on screen when accepted."""
 
     DEFAULT_CSS = """
-    Prompt { height: 1; dock: bottom; display: none; background: $surface; }
-    Prompt.-open { display: block; }
+    Prompt { height: 1; dock: bottom; background: $surface; }
     Prompt Static { width: 2; color: $accent; text-style: bold; }
     Prompt Input { height: 1; width: 1fr; border: none; padding: 0; background: $surface; }
     """
@@ -54,6 +53,7 @@ class Prompt(Horizontal):
     def __init__(self) -> None:
         super().__init__(id="prompt")
         self.kind: Kind = "/"
+        self.display = False
         self._past: list[str] = []
         self._at = 0
 
@@ -73,11 +73,14 @@ class Prompt(Horizontal):
             box.value = text
         box.cursor_position = len(text)
         self.add_class("-open")
-        box.focus()
+        self.display = True
+        # At once, not after the next refresh: what is typed right behind the `/` belongs in here.
+        self.screen.set_focus(box)
 
     def close(self) -> None:
         """Hide it."""
         self.remove_class("-open")
+        self.display = False
 
     @property
     def is_open(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import ClassVar
 
 from rich.cells import cell_len, set_cell_size
@@ -16,6 +16,8 @@ from flagplot.tui.widgets.drawn_list import MARK_ALL_KEY, MARK_KEYS, PAGE_KEYS, 
 from flagplot.view.queue import Cell, Column
 
 Key = int
+CYCLE_S = 2
+"""Seconds for which a changed row is marked as such."""
 CellsOf = Callable[[Key], Sequence[Cell]]
 
 
@@ -68,8 +70,11 @@ class VirtualTable(DrawnList[Key]):
         self.columns: list[tuple[Column, int]] = []
         self.sorted_by, self.reverse = "", False
         self._cells: CellsOf = lambda key: ()
+        self._fresh: dict[Key, int] = {}
         self._at = 0
         self._cursor: Key | None = None
+        self.displaced = False
+        """The key under the cursor went by itself and the cursor stands on another; a move by hand ends it."""
 
     # the model
 
@@ -81,8 +86,9 @@ class VirtualTable(DrawnList[Key]):
         *,
         sorted_by: str = "",
         reverse: bool = False,
+        by_hand: bool = False,
     ) -> None:
-        """Take a new model; redraws only the lines whose content changed."""
+        """Take a new model; redraws only the lines whose content changed. `by_hand`: the person asked for other rows."""
         header_same = (columns, sorted_by, reverse) == (self.columns, self.sorted_by, self.reverse)
         self.keys, self._cells, self.columns = keys, cells, columns
         self.sorted_by, self.reverse = sorted_by, reverse
@@ -90,6 +96,7 @@ class VirtualTable(DrawnList[Key]):
             try:
                 self._at = keys.index(self._cursor)
             except ValueError:
+                self.displaced = not by_hand
                 self._at = min(self._at, max(0, len(keys) - 1))
         self._at = min(self._at, max(0, len(keys) - 1))
         self._cursor = keys[self._at] if keys else None
@@ -98,6 +105,11 @@ class VirtualTable(DrawnList[Key]):
             self.refresh()
             return
         self.redraw_changed()
+
+    def took(self, changed: Collection[Key], now: int) -> None:
+        """These keys changed at `now`; their rows say so for `CYCLE_S` seconds."""
+        self._fresh = {key: until for key, until in self._fresh.items() if until > now}
+        self._fresh.update(dict.fromkeys(changed, now + CYCLE_S))
 
     def forget_marks(self, alive: Callable[[Key], bool]) -> None:
         """Drop the marks of keys that are gone."""
@@ -142,7 +154,16 @@ class VirtualTable(DrawnList[Key]):
         if index >= len(self.keys):
             return (2, thumb)
         key = self.keys[index]
-        return (3, thumb, key, index == self._at, key in self.marks, tuple(self._cells(key)), self.has_focus)
+        return (
+            3,
+            thumb,
+            key,
+            index == self._at,
+            key in self.marks,
+            key in self._fresh,
+            tuple(self._cells(key)),
+            self.has_focus,
+        )
 
     def _thumb(self, y: int) -> bool | None:
         return None if y == 0 else thumb_at(y - 1, self._top, self._page, len(self.keys))
@@ -168,7 +189,8 @@ class VirtualTable(DrawnList[Key]):
         key = self.keys[index]
         marked, here = key in self.marks, index == self._at
         over = self.cockpit.role("cursor" if self.has_focus else "cursor-blurred") if here else Style()
-        segments = [Segment("▌" if marked else " ", self.cockpit.role("mark") + over)]
+        sign = "▌" if marked else "▸" if key in self._fresh else " "
+        segments = [Segment(sign, self.cockpit.role("mark") + over)]
         cells = self._cells(key)
         for (column, width), (text, role) in zip(self.columns, cells, strict=False):
             style = self._style(role)
@@ -191,6 +213,7 @@ class VirtualTable(DrawnList[Key]):
             return
         self._at = max(0, min(at, len(self.keys) - 1))
         self._cursor = self.keys[self._at]
+        self.displaced = False
         self._keep_visible()
         self.redraw_changed()
         self.post_message(self.Moved())

@@ -193,83 +193,99 @@ def promise(job, time, now, shape, taken, nodes, g_free, cards, c_numa, events, 
 
 
 @njit(**OPTIONS)
-def cycle(now, reservations, jobs, shapes, masks, nodes, free, g_free, cards, c_numa, events, e_gpu, tail, when, first,
-          c_first, c_scope, used, most, switches, licenses, failed, front, room, room_gpu, run, gpus, levels, times, found,
-          tally, chosen, info, out, out_gpu, answers):  # fmt: skip
-    """Plan all jobs, given in their order; returns the rows of `out` written. `failed` is, by shape, 0 or why none starts any more
-    in this pass; `front` by partition counts the jobs that wait, and `front[:, 1]` is the first of them."""
+def begin(now, shape, made, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run, found,
+          tally, chosen, info, switches, licenses):  # fmt: skip
+    """The nodes of a job that can start now into `chosen`: (how many, 0) or (0, why none can)."""
+    if now < shape.opens or now + shape.limit > shape.closes:
+        return 0, TIMES
+    if not seats_now(shape, now, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run):
+        return 0, LICENSE
+    count = 0
+    if shape.most == 1:
+        row = best_node(
+            shape, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run, info
+        )
+        if row >= 0:
+            chosen[0] = row
+            return 1, 0
+    else:
+        count = scan(
+            shape,
+            now,
+            masks,
+            free,
+            nodes,
+            g_free,
+            cards,
+            c_numa,
+            events,
+            e_gpu,
+            levels,
+            room,
+            room_gpu,
+            run,
+            found,
+            info,
+        )
+        if count >= shape.least:
+            taken = choose(shape, shape.most, found, count, nodes, switches, tally, chosen)
+            return (taken, 0) if taken >= shape.least else (0, SWITCHES)
+    return 0, _why(shape, count, made, info, masks, nodes, cards, run)
+
+
+@njit(**OPTIONS)
+def cycle(now, reservations, jobs, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, tail, when, first,
+          c_first, c_scope, used, most, switches, licenses, failed, room, room_gpu, run, gpus, levels, times, found, tally,
+          chosen, info, out, out_gpu, answers):  # fmt: skip
+    """Plan all jobs, given in their order; returns the rows of `out` written. `failed` is, by shape, 0 or why none starts
+    any more in this pass."""
     rows, made = 0, 0
     for job in range(jobs.shape[0]):
-        shape, answer = shapes[jobs[job].shape], answers[job]
-        bits, scope, kind = 0, -1, jobs[job].shape
+        kind, chain, answer = jobs[job].shape, jobs[job].chain, answers[job]
+        shape = shapes[kind]
+        scope = -1
         while answer.started < jobs[job].count:
-            scope = over(jobs[job].chain, shape.need, c_first, c_scope, used, most)
-            if scope >= 0:
-                bits |= LIMIT
-                break
-            if failed[kind] != 0:
-                bits |= failed[kind]
+            scope = over(chain, shape.need, c_first, c_scope, used, most)
+            if scope >= 0 or failed[kind] != 0:
                 break
             if rows + shape.most > out.shape[0] or tail[0] + shape.most + shape.licenses > events.shape[0]:
                 failed[kind] = RESOURCES
-                continue
-            taken = 0
-            if now < shape.opens or now + shape.limit > shape.closes:
-                failed[kind] = TIMES
-            elif not seats_now(shape, now, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run):
-                failed[kind] = LICENSE
-            else:
-                if shape.most == 1:
-                    chosen[0] = best_node(shape, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels,
-                                          room, room_gpu, run, info)  # fmt: skip
-                    taken = count = chosen[0] >= 0
-                else:
-                    count = scan(shape, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room,
-                                 room_gpu, run, found, info)  # fmt: skip
-                if count < shape.least:
-                    failed[kind] = _why(shape, count, info, masks, nodes, cards, run)
-                elif shape.most > 1:
-                    taken = choose(shape, shape.most, found, count, nodes, switches, tally, chosen)
-                    if taken < shape.least:
-                        failed[kind] = SWITCHES
-            if failed[kind] != 0:
-                continue
+                break
+            taken, why = begin(now, shape, made, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room,
+                               room_gpu, run, found, tally, chosen, info, switches, licenses)  # fmt: skip
+            if taken == 0:
+                failed[kind] = why
+                break
             take(job, now, shape, taken, rows, nodes, free, g_free, cards, c_numa, events, e_gpu, tail, when, first, room,
                  room_gpu, run, gpus, chosen, licenses, out, out_gpu)  # fmt: skip
             rows += taken
             answer.started += 1
-            for place in range(c_first[jobs[job].chain], c_first[jobs[job].chain + 1]):
+            for place in range(c_first[chain], c_first[chain + 1]):
                 for counter in range(USED):
                     used[c_scope[place], counter] += shape.need[counter]
         if answer.started >= jobs[job].count:
             continue
-        answer.bits, answer.scope = bits, scope
-        part = jobs[job].front
-        answer.ahead, answer.first = front[part, 0], front[part, 1]
-        if front[part, 0] == 0:
-            front[part, 1] = job
-        front[part, 0] += 1
-        if made >= reservations or scope >= 0 or bits & (DOWN | IMPOSSIBLE):
+        answer.bits, answer.scope = (LIMIT if scope >= 0 else 0) | failed[kind], scope
+        if made >= reservations or scope >= 0 or failed[kind] & (DOWN | IMPOSSIBLE):
             continue
         if tail[0] + 2 * (shape.least + shape.licenses) > events.shape[0]:
             continue
         made += 1
-        time, taken = when_and_where(
-            shape, now, masks, nodes, g_free, cards, events, e_gpu, when, first, switches, levels, room, room_gpu, run, times,
-            found, tally, chosen, licenses,
-        )  # fmt: skip
+        time, taken = when_and_where(shape, now, masks, nodes, g_free, cards, events, e_gpu, when, first, switches, levels,
+                                     room, room_gpu, run, times, found, tally, chosen, licenses)  # fmt: skip
         if time < NEVER:
             answer.start, answer.node = time, chosen[0]
-            promise(job, time, now, shape, taken, nodes, g_free, cards, c_numa, events, e_gpu, tail, when, first, room, room_gpu,
-                    run, gpus, chosen, licenses)  # fmt: skip
+            promise(job, time, now, shape, taken, nodes, g_free, cards, c_numa, events, e_gpu, tail, when, first, room,
+                    room_gpu, run, gpus, chosen, licenses)  # fmt: skip
     return rows
 
 
 @njit(**OPTIONS)
-def _why(shape, count, info, masks, nodes, cards, run):
-    """Why too few nodes fit."""
+def _why(shape, count, made, info, masks, nodes, cards, run):
+    """Why too few nodes fit, where `info` of them are promised or reserved. Before anything is promised, what stands
+    in the way can only be a reservation."""
     if count + info[0] + info[1] >= shape.least:
-        return (BEHIND if info[0] > 0 else 0) | (RESERVED if info[1] > 0 else 0)
+        return (BEHIND if info[0] > 0 and made > 0 else 0) | (RESERVED if info[1] > 0 or made == 0 else 0)
     state = able(shape, masks, nodes, cards, run)
     if state == 2:
         return IMPOSSIBLE

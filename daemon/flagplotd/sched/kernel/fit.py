@@ -116,7 +116,12 @@ def pick(shape, free, cards, cores, taken):
             for gpu in range(cards.shape[0]):
                 if left == 0:
                     break
-                if cards[gpu].of == 0 or free[gpu] < cards[gpu].of or taken[gpu] > 0 or (domain >= 0 and cards[gpu].numa != domain):
+                if (
+                    cards[gpu].of == 0
+                    or free[gpu] < cards[gpu].of
+                    or taken[gpu] > 0
+                    or (domain >= 0 and cards[gpu].numa != domain)
+                ):
                     continue
                 if shape.kind[index] < 0 or cards[gpu].kind == shape.kind[index]:
                     taken[gpu] = cards[gpu].of

@@ -120,9 +120,11 @@ def _lowest(shape, found, count, nodes, switches, tally):
     for switch in range(switches.shape[0]):
         if tally[switch] < shape.least:
             continue
-        if best < 0 or switches[switch].level < switches[best].level:
-            best = switch
-        elif switches[switch].level == switches[best].level and tally[switch] < tally[best]:
+        if (
+            best < 0
+            or switches[switch].level < switches[best].level
+            or (switches[switch].level == switches[best].level and tally[switch] < tally[best])
+        ):
             best = switch
     return best
 

@@ -62,13 +62,12 @@ all; or `shards` or `vram` MiB of one GPU of type `stype`. `near`: all CPUs on t
 most leaves (0: any). `res`: the reservation it runs in, which `opens` and `closes`. `license`, `seats`: rows of licenses
 and how many. `need`: what it counts for in limits. `group`: shapes that ask the same, whatever their `limit`."""
 
-JOB = np.dtype([(name, np.int32) for name in ("shape", "count", "chain", "front")])
-"""A pending job: how many starts are allowed at once (arrays), the chain of limits it is under, `front`: the partition in
-which others may be in front of it."""
+JOB = np.dtype([(name, np.int32) for name in ("shape", "count", "chain")])
+"""A pending job: how many starts are allowed at once (arrays), the chain of limits it is under."""
 
-ANSWER = np.dtype([("start", INTS)] + [(name, np.int32) for name in ("started", "node", "bits", "scope", "ahead", "first")])
+ANSWER = np.dtype([("start", INTS)] + [(name, np.int32) for name in ("started", "node", "bits", "scope")])
 """Of a job: planned start (0: none), starts made, its first node, why it waits, the limit that stops it (scope × USED +
-counter), how many of its partition are in front of it and which is the first of them."""
+counter; -1: none)."""
 
 RESOURCES, BEHIND, LIMIT, LICENSE, RESERVED, DOWN, IMPOSSIBLE, SWITCHES, TIMES = (1 << bit for bit in range(9))
 """Bits of why a job waits."""

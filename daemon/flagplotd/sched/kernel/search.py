@@ -62,7 +62,9 @@ def score_of(shape, row, nodes, g_free, cards):
 
 
 @njit(**OPTIONS)
-def scan(shape, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run, found, info):
+def scan(
+    shape, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run, found, info
+):
     """All nodes on which a part fits now, in their order, into `found`; returns how many.
 
     `info` counts the nodes that fit but for a planned start (0) or a reservation (1).
@@ -159,7 +161,7 @@ def levels_of(shape, levels):
 @njit(**OPTIONS)
 def bound(shape, table, column, levels):
     """The latest of a column's bounds for a shape."""
-    return max(table[levels[0], column], max(table[levels[1], column], table[levels[2], column]))
+    return max(table[levels[0], column], table[levels[1], column], table[levels[2], column])
 
 
 @njit(**OPTIONS)
@@ -217,7 +219,9 @@ def _keep(times, held, least, time):
 
 
 @njit(**OPTIONS)
-def fitting_at(shape, time, masks, nodes, g_free, cards, events, e_gpu, when, first, levels, room, room_gpu, run, found):
+def fitting_at(
+    shape, time, masks, nodes, g_free, cards, events, e_gpu, when, first, levels, room, room_gpu, run, found
+):
     """The nodes on which a part fits from `time` for its whole limit, in their order; returns how many."""
     levels_of(shape, levels)
     count, blind = 0, shape.res >= 0

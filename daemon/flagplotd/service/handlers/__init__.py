@@ -29,6 +29,7 @@ from flagplotd.service.handlers import (
     script,
     shutdown,
     status,
+    steps,
     submit,
     update,
 )
@@ -58,5 +59,13 @@ HANDLERS: dict[type, Handler] = {
     rq.GetEvents: events.handle,
     rq.GetStatus: status.handle,
     rq.Shutdown: shutdown.handle,
+    rq.StartStep: steps.start,
+    rq.WatchStep: steps.watch,
+    rq.OpenPort: steps.open_port,
+    rq.OpenFile: steps.open_file,
+    rq.GetSteps: steps.steps,
+    rq.CancelStep: steps.cancel,
+    rq.Claim: steps.claim,
+    rq.EndJob: steps.end_job,
 }
 """`Subscribe` is not here: it belongs to the connection (see `flagplotd.service.session`)."""

@@ -8,6 +8,9 @@ from flagplot_wire.policy import Association, Record
 from flagplot_wire.replies import Policies
 from flagplot_wire.requests import GetPolicy
 from flagplotd.service.context import Asking
+from flagplotd.service.sizes import pieces
+
+PAGE = 20_000
 
 
 async def handle(asking: Asking, request: GetPolicy) -> Policies:
@@ -22,7 +25,9 @@ async def handle(asking: Asking, request: GetPolicy) -> Policies:
     }
     kinds = [request.kind] if request.kind else list(tables)
     found: list[Record] = [tables[kind][key] for kind in kinds for key in sorted(tables[kind])]
-    return Policies(tuple(record for record in found if not wanted or wanted & _names(record)))
+    chosen = [record for record in found if not wanted or wanted & _names(record)][max(request.skip, 0) :]
+    some = next(pieces(chosen, PAGE), ())
+    return Policies(some, more=len(some) < len(chosen))
 
 
 def _names(record: Record) -> set[str]:

@@ -1,0 +1,99 @@
+"""Reads or writes files as the job's user: a process of its own, which gives up root first. Standard library only.
+
+Arguments: user (`-`: stay who we are), uid, gid, verb, path, mode, force. Bytes come and go on standard input and
+output, which are one socket; what went wrong is a sentence on standard error and exit code 1.
+"""
+
+import hashlib
+import os
+import sys
+import tarfile
+import tempfile
+from typing import BinaryIO, cast
+
+PIECE = 1 << 18
+
+
+def main(user: str, uid: str, gid: str, verb: str, path: str, mode: str, force: str) -> None:
+    """Do it; raises OSError."""
+    if user != "-" and int(uid) != 0:
+        os.setgroups(os.getgrouplist(user, int(gid)))
+        os.setresgid(int(gid), int(gid), int(gid))
+        os.setresuid(int(uid), int(uid), int(uid))
+        if os.getresuid() != (int(uid),) * 3:
+            raise OSError(1, "became someone other than " + user)
+    os.umask(0o022)
+    came = cast(BinaryIO, os.fdopen(0, "rb", buffering=0))
+    out = cast(BinaryIO, os.fdopen(os.dup(1), "wb", buffering=0))
+    if not os.path.isabs(path):
+        raise OSError(22, "is no absolute path", path)
+    if verb == "read":
+        read(path, out)
+    elif verb == "write":
+        write(path, came)
+    else:
+        put(path, came, out, int(mode), force == "1")
+
+
+def read(path: str, out: BinaryIO) -> None:
+    """A tar archive of a file or folder, named by its last part."""
+    os.lstat(path)
+    with tarfile.open(fileobj=cast(BinaryIO, Whole(out)), mode="w|", bufsize=PIECE) as archive:
+        archive.add(path, arcname=os.path.basename(path.rstrip("/")) or "root")
+
+
+def write(path: str, came: BinaryIO) -> None:
+    """Unpack an archive: into `path` where that is a folder, else as `path`."""
+    with tarfile.open(fileobj=came, mode="r|", bufsize=PIECE) as archive:
+        inside = os.path.isdir(path)
+        for member in archive:
+            _, _, rest = member.name.partition("/")
+            if not inside:
+                member.name = os.path.basename(path.rstrip("/")) + ("/" + rest if rest else "")
+            target = path if inside else os.path.dirname(path.rstrip("/"))
+            archive.extract(member, target, filter="data")
+
+
+def put(path: str, came: BinaryIO, out: BinaryIO, mode: int, force: bool) -> None:
+    """Write one file beside its place and move it there; answers with the SHA-256 of what was written."""
+    if os.path.lexists(path) and not force:
+        raise OSError(17, "exists already (use --force)", path)
+    if os.path.isdir(path):
+        raise OSError(21, "is a folder", path)
+    summed = hashlib.sha256()
+    folder = os.path.dirname(path)
+    descriptor, fresh = tempfile.mkstemp(prefix=".flagplot-", dir=folder)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            while data := came.read(PIECE):
+                summed.update(data)
+                file.write(data)
+            os.fchmod(file.fileno(), mode)
+        os.replace(fresh, path)
+    except BaseException:
+        os.unlink(fresh)
+        raise
+    out.write(summed.hexdigest().encode())
+
+
+class Whole:
+    """A raw file whose writes are whole."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw = raw
+
+    def write(self, data: bytes) -> int:
+        """Write all."""
+        view = memoryview(data)
+        while view:
+            view = view[self._raw.write(view) :]
+        return len(data)
+
+
+if __name__ == "__main__":
+    try:
+        main(*sys.argv[1:])
+    except (OSError, tarfile.TarError) as wrong:
+        filename = getattr(wrong, "filename", None)
+        name = f"{filename}: " if filename else ""
+        sys.exit(f"{name}{getattr(wrong, 'strerror', None) or wrong}")

@@ -1,0 +1,459 @@
+"""The parent of one node's part of a step: starts its tasks in the job's groups, carries their input and output.
+
+Standard library only and a single thread, so that forking is safe. Standard input is the socket to the client (by
+way of the agent and the controller), standard output takes the end as one line of JSON. When the client is gone
+for good the tasks are ended.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import selectors
+import signal
+import socket
+import struct
+import sys
+import termios
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from flagplot_agent.launch.processes import of_attempt
+from flagplot_agent.launch.spawn import LaunchError, Starting, begin
+from flagplot_agent.steps import protocol
+
+PR_SET_CHILD_SUBREAPER = 36
+HELD = 256 * 1024
+"""Bytes of output that may wait for the client; then the tasks wait too."""
+PIECE = 32 * 1024
+DRAIN_S = 30.0
+"""For the client to take the last output, when all tasks have ended."""
+
+
+class Task:
+    """One task: its process, the pipes or the terminal that it speaks through."""
+
+    def __init__(self, rank: int, local: int) -> None:
+        self.rank = rank
+        self.local = local
+        self.pid = 0
+        self.stdin = -1
+        self.waiting: deque[bytes] = deque()
+        self.closing = False
+        self.outputs: dict[int, bytes] = {}
+        """Descriptor → kind of message."""
+
+
+class Stepper:
+    """All tasks of the part."""
+
+    def __init__(self, recipe: dict[str, Any], client: socket.socket) -> None:
+        self.recipe = recipe
+        self.client: socket.socket | None = client
+        self.reader = protocol.Reader()
+        self.out: deque[bytes] = deque()
+        self.held = 0
+        self.selector = selectors.DefaultSelector()
+        self.tasks: dict[int, Task] = {}
+        """pid → task, until it has ended and was told."""
+        self.everyone: list[Task] = []
+        self.starting: dict[Starting, Task] = {}
+        self.roots: set[int] = set()
+        self.started = int(time.time())
+        self.kill_at: float | None = None
+        self.give_up_at: float | None = None
+        self.cause = "exited"
+        self.culled = False
+        """The others were ended because one failed: their signals are not what the step ended with."""
+        self.exit_code = self.signal = self.cpu_ms = self.memory_peak_mib = 0
+        self.message = ""
+        wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake_write)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, lambda *_: self.end(0))
+        signal.signal(signal.SIGUSR1, lambda *_: self.end(self.recipe["kill_wait_s"]))
+        self.selector.register(wake_read, selectors.EVENT_READ, self.woken)
+        self.wake = wake_read
+        client.setblocking(False)
+        self.watch_client()
+
+    def run(self) -> None:
+        """Start everything, and work until all has ended and is told."""
+        try:
+            for local, task in enumerate(self.recipe["tasks"]):
+                self.start(local, task)
+        except OSError as wrong:
+            self.fail(f"cannot start a process: {wrong.strerror}")
+        while self.tasks or self.starting:
+            self.turn()
+        self.kill_left()
+        # The record first: the client may be slow, or gone.
+        end = self.result()
+        os.write(1, json.dumps(end).encode() + b"\n")
+        os.close(1)
+        self.give_up_at = time.monotonic() + DRAIN_S
+        self.drain(self.open_outputs)
+        self.tell(protocol.news(event="ended", **end))
+        self.drain(lambda: bool(self.out))
+
+    def drain(self, wanted: Callable[[], bool]) -> None:
+        """Go on while the client is there and takes what is left."""
+        assert self.give_up_at is not None
+        while self.client is not None and wanted() and time.monotonic() < self.give_up_at:
+            self.turn()
+
+    def result(self) -> dict[str, Any]:
+        """How it ended."""
+        return {
+            "cause": self.cause,
+            "exit_code": self.exit_code,
+            "signal": self.signal,
+            "started": self.started,
+            "time": int(time.time()),
+            "cpu_ms": self.cpu_ms,
+            "memory_peak_mib": self.memory_peak_mib,
+            "message": self.message,
+        }
+
+    def open_outputs(self) -> bool:
+        """True while a task's output may still hold something."""
+        return any(task.outputs for task in self.everyone)
+
+    def start(self, local: int, plan: dict[str, Any]) -> None:
+        """Fork one task with its pipes, or its terminal."""
+        task = Task(plan["rank"], local)
+        theirs = self.terminal(task) if self.recipe["pty"] else self.pipes(task, plan)
+        try:
+            starting = begin(
+                {**self.recipe, "cpus": plan["cpus"]}, {**plan, "descriptors": theirs}, self.recipe["joins"]
+            )
+        finally:
+            for descriptor in {one for one in theirs if one >= 0}:
+                os.close(descriptor)
+        task.pid = starting.pid
+        self.everyone.append(task)
+        self.tasks[starting.pid] = task
+        self.roots.add(starting.pid)
+        self.starting[starting] = task
+        self.selector.register(starting.channel, selectors.EVENT_READ, lambda: self.advance(starting))
+
+    def terminal(self, task: Task) -> list[int]:
+        """A pty for the task: it gets the slave, we keep the master."""
+        master, slave = os.openpty()
+        os.set_inheritable(slave, False)
+        resize(master, self.recipe["rows"], self.recipe["columns"])
+        if os.getuid() == 0:
+            os.fchown(slave, self.recipe["uid"], -1)
+            os.fchmod(slave, 0o620)
+        os.set_blocking(master, False)
+        task.stdin = os.dup(master)
+        os.set_blocking(task.stdin, False)
+        task.outputs[master] = b"o"
+        return [slave, slave, slave]
+
+    def pipes(self, task: Task, plan: dict[str, Any]) -> list[int]:
+        """Pipes for what has no file; -1 stands for a file that the task opens itself."""
+        theirs = [-1, -1, -1]
+        if not plan["stdin"] and self.recipe["input"] in ("all", str(task.rank)):
+            theirs[0], task.stdin = os.pipe2(os.O_CLOEXEC)
+            os.set_blocking(task.stdin, False)
+        for place, name, kind in ((1, "stdout", b"o"), (2, "stderr", b"e")):
+            if not plan[name] and not (name == "stderr" and plan["stdout"]):
+                ours, theirs[place] = os.pipe2(os.O_CLOEXEC)
+                os.set_blocking(ours, False)
+                task.outputs[ours] = kind
+        return theirs
+
+    def advance(self, starting: Starting) -> None:
+        """A task has news of its start."""
+        if not starting.advance():
+            return
+        self.selector.unregister(starting.channel)
+        task = self.starting.pop(starting)
+        try:
+            os.close(starting.result())
+        except LaunchError as wrong:
+            self.fail(str(wrong))
+            return
+        for descriptor in task.outputs:
+            self.listen(task, descriptor)
+        self.tell(protocol.news(event="started", rank=task.rank, pid=task.pid))
+        self.feed(task)
+
+    def fail(self, message: str) -> None:
+        """A task could not be started: none goes on."""
+        if self.cause != "launch_failed":
+            self.cause, self.message = "launch_failed", message.removeprefix("user: ")
+            self.exit_code = max(self.exit_code, 127 if message.startswith("user: ") else 126)
+            self.tell(protocol.news(event="failed", message=self.message))
+        self.send(signal.SIGKILL)
+
+    def members(self) -> set[int]:
+        """Every live process of the part."""
+        marks = (f"FLAGPLOT_JOB_ID={self.recipe['number']}", f"SLURM_STEP_ID={self.recipe['step']}")
+        return of_attempt(self.roots, tuple(mark.encode() for mark in marks), os.getpid())
+
+    def send(self, number: int) -> None:
+        """A signal to every process."""
+        for pid in self.members() | {pid for pid in self.tasks if pid not in self.roots}:
+            try:
+                os.kill(pid, number)
+            except (ProcessLookupError, PermissionError):
+                continue
+
+    def end(self, kill_wait_s: float) -> None:
+        """End everything: SIGTERM, later SIGKILL; a second call can only shorten the wait."""
+        if self.tasks and self.cause == "exited":
+            self.cause = "cancelled"
+        if self.kill_at is None and kill_wait_s:
+            self.send(signal.SIGTERM)
+            self.send(signal.SIGCONT)
+        wanted = time.monotonic() + kill_wait_s
+        self.kill_at = wanted if self.kill_at is None else min(self.kill_at, wanted)
+
+    def kill_left(self) -> None:
+        """What the tasks left behind goes with them."""
+        for _ in range(200):
+            if not self.members():
+                return
+            self.send(signal.SIGKILL)
+            self.reap()
+            time.sleep(0.01)
+
+    def woken(self) -> None:
+        """A signal came."""
+        os.read(self.wake, 4096)
+
+    def turn(self) -> None:
+        """Wait for something and deal with it."""
+        pause = 5.0 if self.kill_at is None else max(self.kill_at - time.monotonic(), 0.0)
+        for key, _ in self.selector.select(min(pause, 1.0 if self.give_up_at else 5.0)):
+            key.data()
+        self.reap()
+        if self.kill_at is not None and time.monotonic() >= self.kill_at:
+            self.send(signal.SIGKILL)
+            self.kill_at = time.monotonic() + 1.0
+
+    def reap(self) -> None:
+        """Take the ends of tasks, and of the orphans that came to us."""
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            task = self.tasks.pop(pid, None)
+            if task is not None:
+                self.task_ended(task, status, usage)
+
+    def task_ended(self, task: Task, status: int, usage: Any) -> None:
+        """Note the end of a task, once its last output is on its way."""
+        for starting in [one for one, of in self.starting.items() if of is task]:
+            # It is dead, so its word about its start is all there.
+            while starting in self.starting:
+                self.advance(starting)
+        for descriptor in list(task.outputs):
+            # What a pipe holds; a process left behind may write for ever.
+            for _ in range(4):
+                if descriptor in task.outputs and not self.read(task, descriptor, force=True):
+                    break
+        if task.stdin >= 0:
+            self.close_input(task)
+        code = os.waitstatus_to_exitcode(status)
+        number = -code if code < 0 else 0
+        code = 128 + number if number else code
+        self.cpu_ms += int((usage.ru_utime + usage.ru_stime) * 1000)
+        self.memory_peak_mib = max(self.memory_peak_mib, usage.ru_maxrss // 1024)
+        culled = self.culled and number in (signal.SIGTERM, signal.SIGKILL)
+        if self.cause != "launch_failed" and code > self.exit_code and not culled:
+            self.exit_code, self.signal = code, number
+        if self.cause != "launch_failed":
+            self.tell(protocol.news(event="exited", rank=task.rank, code=code, signal=number))
+        if code and self.tasks and self.recipe["kill_on_bad_exit"] and self.kill_at is None:
+            self.culled = True
+            self.send(signal.SIGTERM)
+            self.kill_at = time.monotonic() + self.recipe["kill_wait_s"]
+
+    def tell(self, data: bytes) -> None:
+        """Queue a message for the client."""
+        if self.client is not None:
+            self.out.append(data)
+            self.held += len(data)
+            self.watch_client()
+
+    def listen(self, task: Task, descriptor: int) -> None:
+        """Hear a task's output, unless the client is behind."""
+        if self.held < HELD and descriptor in task.outputs and descriptor not in self.selector.get_map():
+            self.selector.register(descriptor, selectors.EVENT_READ, lambda: self.read(task, descriptor))
+
+    def read(self, task: Task, descriptor: int, force: bool = False) -> bool:
+        """Take some output; True when there may be more. Not beyond what may wait, unless the task has ended."""
+        if self.held >= HELD and not force:
+            self.selector.unregister(descriptor)
+            return False
+        try:
+            data = os.read(descriptor, PIECE)
+        except BlockingIOError:
+            return False
+        except OSError:
+            data = b""
+        if data:
+            self.tell(protocol.output(task.outputs[descriptor], task.rank, data))
+            return True
+        if descriptor in self.selector.get_map():
+            self.selector.unregister(descriptor)
+        del task.outputs[descriptor]
+        os.close(descriptor)
+        return False
+
+    def watch_client(self) -> None:
+        """Hear the client; write to it while something waits."""
+        if self.client is None:
+            return
+        wanted = selectors.EVENT_READ if self.room() else 0
+        wanted |= selectors.EVENT_WRITE if self.out else 0
+        known = self.selector.get_map().get(self.client)
+        if known is not None and known.events != wanted:
+            self.selector.unregister(self.client)
+            known = None
+        if known is None and wanted:
+            self.selector.register(self.client, wanted, self.talk)
+
+    def room(self) -> bool:
+        """True while the tasks take their input."""
+        return all(sum(map(len, task.waiting)) < HELD for task in self.everyone)
+
+    def talk(self) -> None:
+        """Send what waits, take what came."""
+        if self.client is None:
+            return
+        try:
+            while self.out:
+                sent = self.client.send(self.out[0])
+                self.held -= sent
+                if sent < len(self.out[0]):
+                    self.out[0] = self.out[0][sent:]
+                else:
+                    self.out.popleft()
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.client_gone()
+            return
+        try:
+            data = self.client.recv(65_536) if self.room() else None
+        except BlockingIOError:
+            data = None
+        except OSError:
+            data = b""
+        if data == b"":
+            self.client_gone()
+            return
+        for kind, content in self.reader.feed(data or b""):
+            self.obey(kind, content)
+        if self.held < HELD // 2:
+            self.listen_again()
+        self.watch_client()
+
+    def listen_again(self) -> None:
+        """Hear the outputs that were left alone while the client was behind."""
+        for task in self.everyone:
+            if task not in self.starting.values():
+                for descriptor in task.outputs:
+                    self.listen(task, descriptor)
+
+    def client_gone(self) -> None:
+        """Nobody hears any more: end."""
+        if self.client is not None:
+            if self.client in self.selector.get_map():
+                self.selector.unregister(self.client)
+            self.client.close()
+            self.client = None
+            self.out.clear()
+            # Output is read and dropped, so that a task which saves its work at SIGTERM is not held up.
+            self.held = 0
+            self.listen_again()
+            if self.tasks:
+                self.end(self.recipe["kill_wait_s"])
+
+    def obey(self, kind: bytes, content: bytes) -> None:
+        """Input, or a command."""
+        if kind == b"i":
+            for task in self.everyone:
+                if task.stdin >= 0:
+                    task.waiting.append(content) if content else setattr(task, "closing", True)
+                    self.feed(task)
+        elif kind == b"c":
+            command = json.loads(content)
+            match command["do"]:
+                case "signal":
+                    number = getattr(signal, f"SIG{str(command['signal']).removeprefix('SIG')}", None)
+                    if isinstance(number, signal.Signals):
+                        self.send(number)
+                case "end":
+                    self.end(float(command.get("kill_wait_s", self.recipe["kill_wait_s"])))
+                case "resize" if self.recipe["pty"]:
+                    for task in self.everyone:
+                        for descriptor in task.outputs:
+                            resize(descriptor, int(command["rows"]), int(command["columns"]))
+
+    def feed(self, task: Task) -> None:
+        """Write what the task takes of its input."""
+        if task.stdin < 0:
+            return
+        try:
+            while task.waiting:
+                sent = os.write(task.stdin, task.waiting[0])
+                if sent < len(task.waiting[0]):
+                    task.waiting[0] = task.waiting[0][sent:]
+                else:
+                    task.waiting.popleft()
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.close_input(task)
+            return
+        registered = task.stdin in self.selector.get_map()
+        if task.waiting and not registered:
+            self.selector.register(task.stdin, selectors.EVENT_WRITE, lambda: self.feed(task))
+        elif not task.waiting and registered:
+            self.selector.unregister(task.stdin)
+            self.watch_client()
+        if task.closing and not task.waiting and not self.recipe["pty"]:
+            self.close_input(task)
+
+    def close_input(self, task: Task) -> None:
+        """The task reads no more, or there is no more to read."""
+        if task.stdin in self.selector.get_map():
+            self.selector.unregister(task.stdin)
+        os.close(task.stdin)
+        task.stdin = -1
+        task.waiting.clear()
+        self.watch_client()
+
+
+def resize(terminal: int, rows: int, columns: int) -> None:
+    """Tell a terminal its size; what runs in it gets SIGWINCH."""
+    size = struct.pack("HHHH", min(max(rows, 1), 65_535), min(max(columns, 1), 65_535), 0, 0)
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, size)
+
+
+def main() -> None:
+    """Read the recipe from the descriptor named by the argument, run it."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    with open(int(sys.argv[1]), encoding="utf-8") as file:
+        recipe = json.load(file)
+    client = socket.socket(fileno=os.dup(0))
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    Stepper(recipe, client).run()
+
+
+if __name__ == "__main__":
+    main()
