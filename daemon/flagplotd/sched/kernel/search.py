@@ -297,5 +297,26 @@ def when_and_where(shape, now, masks, nodes, g_free, cards, events, e_gpu, when,
             taken = choose(shape, shape.least, found, count, nodes, switches, tally, chosen)
         if taken >= shape.least:
             return time, taken
-        start = time + 1
+        start = _next_release(shape, time, masks, nodes, events)
+        if start >= NEVER:
+            return NEVER, 0
     return NEVER, 0
+
+
+@njit(**OPTIONS)
+def _next_release(shape, time, masks, nodes, events):
+    """The first moment after `time` at which something is given back on a node that a shape may use."""
+    following = NEVER
+    for block in range(masks.shape[1]):
+        word = masks[shape.mask, block]
+        row = block << 6
+        while word != 0:
+            if word & ONE:
+                at = nodes[row].head
+                while at >= 0 and (events[at].time <= time or events[at].sign < 0):
+                    at = events[at].next
+                if at >= 0:
+                    following = min(following, events[at].time)
+            word >>= ONE
+            row += 1
+    return following
