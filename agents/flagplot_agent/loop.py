@@ -17,6 +17,7 @@ import asyncssh
 import msgspec
 
 from flagplot_agent.config import Config
+from flagplot_agent.health.watch import Watch
 from flagplot_agent.hooks.hooks import Hooks
 from flagplot_agent.hooks.words import hook_job
 from flagplot_agent.keeperline import KeeperLine
@@ -67,6 +68,7 @@ class Agent:
         self.streams = Streams(self.serve_stream)
         self.door = NodeDoor(config.folder, self.streams)
         self.door.uid_of = self.uid_of
+        self.watch = Watch(config)
         self.hooks = Hooks(config.settings.hooks, self.journal, self.order_start, self.why_stopped, self.ended)
 
     async def run(self) -> None:
@@ -203,6 +205,7 @@ class Agent:
                         tasks = [
                             asyncio.create_task(self.heartbeats(link, body.heartbeat_s)),
                             asyncio.create_task(self.samples(link, body.sample_s)),
+                            asyncio.create_task(self.watch.run(link.send)),
                             asyncio.create_task(link.serve_streams(self.streams, body.streams_key)),
                         ]
                         log.info("connected to %s, epoch %s", body.cluster, body.epoch)
@@ -275,6 +278,8 @@ class Agent:
         match body:
             case al.Launch():
                 await self.launch(body)
+            case al.TellTime():
+                self.watch.told(body)
             case al.AckEnds():
                 self.acknowledged(body)
             case al.ReadFile():

@@ -5,6 +5,7 @@ Sentences have no figures that move: a drain whose reason changed every minute w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
@@ -13,6 +14,7 @@ from flagplot_agent.hooks.words import first_line
 from flagplot_agent.settings import Disk
 
 MIB = 1024 * 1024
+_FIGURES = re.compile(r"[\d.,]+")
 
 
 class Free(Struct, frozen=True):
@@ -80,17 +82,19 @@ def script_wrong(name: str, wrong: str, output: str) -> str:
 
 
 class Verdict:
-    """What is wrong now, by check. While a check fails it keeps the words that it failed with first."""
+    """What is wrong now, by check. A check that goes on failing keeps its words while only figures in them move."""
 
     def __init__(self) -> None:
         self.failing: dict[str, str] = {}
 
     def update(self, found: Mapping[str, str]) -> bool:
-        """Take the sentences of all checks (empty: fine); True where a check fails or is fine that was not before."""
-        before = self.failing.keys()
-        now = {check: self.failing.get(check, text) for check, text in found.items() if text}
-        changed = before != now.keys()
-        self.failing = now
+        """Take the sentences of all checks (empty: fine); True where that changes what is wrong."""
+        now = {}
+        for check, text in found.items():
+            if text:
+                before = self.failing.get(check, "")
+                now[check] = before if _FIGURES.sub("", before) == _FIGURES.sub("", text) else text
+        changed, self.failing = now != self.failing, now
         return changed
 
     @property
