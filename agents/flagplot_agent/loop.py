@@ -32,6 +32,7 @@ from flagplot_agent.steps.ports import serve_port
 from flagplot_agent.steps.site import NodeDoor, add_site
 from flagplot_agent.steps.steps import Steps
 from flagplot_agent.steps.streams import NodeStream, Streams
+from flagplot_agent.telemetry.inventory import libraries
 from flagplot_agent.telemetry.jobs import job_processes
 from flagplot_agent.telemetry.sampler import Sampler
 from flagplot_wire import PROTOCOL_VERSION, __version__
@@ -43,6 +44,8 @@ from flagplot_wire.streams import ConnectPort, ConnectStep
 log = logging.getLogger("flagplot-agent")
 SILENCE_S = 40.0
 """A line may have been dead for so long before it was seen to be (keepalives of `Link`)."""
+LIBRARIES_S = 3600.0
+"""Programs are upgraded while agents run."""
 LAST_ACKS_S = 5.0
 """For the controller to acknowledge the last ends of an agent that leaves with its jobs."""
 
@@ -256,7 +259,12 @@ class Agent:
     async def samples(self, link: Link, every_s: int) -> None:
         """Measurements, taken in a thread."""
         known = self.sampler.inventory
+        look_at = time.monotonic() + LIBRARIES_S
         while True:
+            if self.config.simulate is None and time.monotonic() >= look_at:
+                look_at = time.monotonic() + LIBRARIES_S
+                found = await asyncio.to_thread(libraries, self.config.settings.libraries)
+                self.sampler.inventory = msgspec.structs.replace(self.sampler.inventory, libraries=found)
             running = {key: (self._begun.get(key), self._launches[key]["gpus"]) for key in self.state.running}
             jobs = await asyncio.to_thread(job_processes, running)
             sample = await asyncio.to_thread(self.sampler.sample, int(time.time()), jobs)

@@ -106,7 +106,7 @@ async def run(config: Config) -> None:
     from flagplot_agent.telemetry.nvml import binding_words
     from flagplot_agent.telemetry.sampler import Sampler
 
-    inventory = await asyncio.to_thread(discover, config.node, config.simulate)
+    inventory = await asyncio.to_thread(discover, config.node, config.simulate, config.settings.libraries)
     if config.simulate is None:
         logging.info("NVML binding: %s", binding_words())
     for note in inventory.notes:
