@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from flagplot_agent.config import Config
+from flagplot_agent.settings import read_settings
 from flagplot_wire import __version__
 from flagplot_wire.errors import Exit, Refused
 
@@ -34,6 +35,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--host-key", type=Path, required=True, help="the controller's public host key")
     run.add_argument("--simulate", type=Path, help="TOML file that describes hardware to simulate")
     run.add_argument("--lease", type=int, default=0, help="end jobs after so many seconds without the controller")
+    run.add_argument("--config", type=Path, help="agent.toml: hooks and health (default: the one in --dir)")
     show = commands.add_parser("inventory", help="print what this machine has, as JSON")
     show.add_argument("--simulate", type=Path, help="TOML file that describes hardware to simulate")
     return top
@@ -61,9 +63,10 @@ def main(argv: list[str]) -> int:
     if not port.isdecimal():
         raise Refused("usage", f"--controller {options.controller}: write HOST:PORT")
     folder: Path = options.dir.absolute()
+    settings = read_settings(options.config or folder / "agent.toml", required=options.config is not None)
     config = Config(
         folder, options.node, host or "127.0.0.1", int(port), options.key, options.host_key, options.controller_file,
-        options.simulate, options.lease,
+        options.simulate, options.lease, settings=settings,
     )  # fmt: skip
     for what, path in (("--key", config.key), ("--host-key", config.host_key)):
         if not path.is_file():
@@ -103,7 +106,7 @@ async def run(config: Config) -> None:
     from flagplot_agent.telemetry.nvml import binding_words
     from flagplot_agent.telemetry.sampler import Sampler
 
-    inventory = await asyncio.to_thread(discover, config.node, config.simulate)
+    inventory = await asyncio.to_thread(discover, config.node, config.simulate, config.settings.libraries)
     if config.simulate is None:
         logging.info("NVML binding: %s", binding_words())
     for note in inventory.notes:

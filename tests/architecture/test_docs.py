@@ -16,6 +16,8 @@ from flagplot import theming
 from flagplot.cli.main import COMMANDS, cli
 from flagplot.cli.update import _KEYS
 from flagplot.script.options import OPTIONS
+from flagplot_agent import settings
+from flagplot_agent.hooks import words
 from flagplot_agent.launch import recipe
 from flagplot_agent.main import parser
 from flagplot_wire.errors import Exit
@@ -76,6 +78,16 @@ def test_agent_options() -> None:
         assert stands(name, page)
         for option in sub._actions:
             assert all(stands(word, page) for word in option.option_strings), option.option_strings
+
+
+def test_agent_settings() -> None:
+    page = text("flagplot-agent.8")
+    structs = (settings.Settings, settings.HookSettings, settings.HealthSettings, settings.Disk)
+    assert [key for one in structs for key in one.__struct_fields__ if not stands(key, page)] == []
+    own = re.findall(r'"((?:SLURM|FLAGPLOT)_[A-Z_]*[A-Z])"', Path(words.__file__).read_text())
+    assert len(own) > 8 and [name for name in own if not stands(name, page) and name != "SLURM_PROCID"] == [
+        "SLURM_LOCALID"
+    ]
 
 
 def test_script_options() -> None:
