@@ -6,6 +6,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from flagplot_agent.guard import Policy
+
 
 class Config(Struct, frozen=True):
     """Where the agent keeps its things and how it reaches the controller.
@@ -24,3 +26,4 @@ class Config(Struct, frozen=True):
     simulate: Path | None = None
     lease_s: int = 0
     keep_attempts: int = 200
+    vram_guard: Policy = Policy()

@@ -17,6 +17,7 @@ import asyncssh
 import msgspec
 
 from flagplot_agent.config import Config
+from flagplot_agent.guarding import guard_shares
 from flagplot_agent.keeperline import KeeperLine
 from flagplot_agent.launch.account import account_of
 from flagplot_agent.launch.journal import Journal, key_of, write_durably
@@ -70,7 +71,11 @@ class Agent:
         """Find or start the keeper, then serve the controller until told to leave."""
         self.read_journal()
         await self.door.open()
-        background = [asyncio.create_task(self.keeper.run()), asyncio.create_task(self.watch_lease())]
+        background = [
+            asyncio.create_task(self.keeper.run()),
+            asyncio.create_task(self.watch_lease()),
+            asyncio.create_task(guard_shares(self, self.config.vram_guard)),
+        ]
         pause = 0.2
         try:
             while not self.leaving.is_set():
@@ -237,8 +242,7 @@ class Agent:
         """Measurements, taken in a thread."""
         known = self.sampler.inventory
         while True:
-            running = {key: (self._begun.get(key), self._launches[key]["gpus"]) for key in self.state.running}
-            jobs = await asyncio.to_thread(job_processes, running)
+            jobs = await asyncio.to_thread(job_processes, self.held())
             sample = await asyncio.to_thread(self.sampler.sample, int(time.time()), jobs)
             await link.send(al.SampleReport(msgspec.structs.replace(sample, node=self.config.node)))
             if self.sampler.inventory != known:
@@ -272,6 +276,10 @@ class Agent:
                 await self.control(body)
             case _:
                 log.warning("ignored %s of an older epoch", type(body).__name__)
+
+    def held(self) -> dict[Key, tuple[dict[str, Any] | None, list[dict[str, Any]]]]:
+        """What the keeper noted of each running attempt, and the GPUs that it holds."""
+        return {key: (self._begun.get(key), self._launches[key]["gpus"]) for key in self.state.running}
 
     def begun(self, key: Key) -> dict[str, Any] | None:
         """What the keeper noted of a running attempt; None while it has not started it."""

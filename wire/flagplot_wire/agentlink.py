@@ -200,6 +200,14 @@ class FilePiece(Struct, frozen=True, omit_defaults=True, tag="file_piece"):
     error: str = ""
 
 
+class JobNoted(Struct, frozen=True, tag="job_noted"):
+    """Something that the owner of a running attempt should read: a sentence."""
+
+    number: JobNumber
+    attempt: int
+    message: str
+
+
 class StepEnded(Struct, frozen=True, tag="step_ended"):
     """A node's part of a step ended; repeated until acknowledged, and before the end of its job."""
 
@@ -228,5 +236,5 @@ class Leave(Struct, frozen=True, omit_defaults=True, tag="leave"):
     jobs: Literal["leave", "cancel"] = "leave"
 
 
-FromAgent = AgentHello | Heartbeat | SampleReport | InventoryReport | Started | Ended | FilePiece | StepEnded
+FromAgent = AgentHello | Heartbeat | SampleReport | InventoryReport | Started | Ended | FilePiece | StepEnded | JobNoted
 ToAgent = AgentWelcome | Launch | Stop | Signal | Extend | AckEnds | ReadFile | Leave | AckSteps | StopStep

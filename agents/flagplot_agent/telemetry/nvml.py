@@ -110,9 +110,7 @@ class Nvml:
         """One device now; `jobs` maps pids to job numbers. A lost card gives its fault."""
         index = device.gpu.index
         try:
-            handle = self.lib.nvmlDeviceGetHandleByIndex(device.parent)
-            if device.mig is not None:
-                handle = self.lib.nvmlDeviceGetMigDeviceHandleByIndex(handle, device.mig)
+            handle = self._handle(device)
             self.lib.nvmlDeviceGetUUID(handle)
         except self.lib.NVMLError as wrong:
             return GpuSample(index, fault=text_of(str(wrong)))
@@ -134,6 +132,15 @@ class Nvml:
             limit // 1000 if limit is not None else None,
             processes,
         )
+
+    def processes(self, device: Device, jobs: dict[int, int]) -> tuple[GpuProcess, ...] | None:
+        """Who is on a device now; None where it was lost."""
+        handle = self.ask(lambda: self._handle(device))
+        return None if handle is None else self._processes(handle, jobs)
+
+    def _handle(self, device: Device) -> Any:
+        handle = self.lib.nvmlDeviceGetHandleByIndex(device.parent)
+        return handle if device.mig is None else self.lib.nvmlDeviceGetMigDeviceHandleByIndex(handle, device.mig)
 
     def _processes(self, handle: Any, jobs: dict[int, int]) -> tuple[GpuProcess, ...]:
         found: dict[int, int | None] = {}

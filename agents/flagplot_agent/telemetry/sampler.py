@@ -13,7 +13,7 @@ from flagplot_agent.telemetry.simulated import sample_gpu
 from flagplot_wire.alloc import GpuPart
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.node import Inventory
-from flagplot_wire.telemetry import GpuSample, JobSample, NodeSample
+from flagplot_wire.telemetry import GpuProcess, GpuSample, JobSample, NodeSample
 
 RETRY_S = 30
 """After a failed init NVML is tried again this often."""
@@ -62,6 +62,15 @@ class Sampler:
             del self._usage[key]
             self._peaks.pop(key, None)
         return NodeSample("", now, cpu, load, memory, gpus, job_samples, self.simulated)
+
+    def gpu_processes(self, wanted: set[int], owners: dict[int, int]) -> dict[int, tuple[GpuProcess, ...]]:
+        """Who is on these GPUs now; `owners` maps pids to jobs. A GPU that cannot be asked is left out."""
+        nvml = self._nvml
+        if nvml is None:
+            return {}
+        mine = [device for device in self._devices if device.gpu.index in wanted]
+        found = {device.gpu.index: nvml.processes(device, owners) for device in mine}
+        return {index: processes for index, processes in found.items() if processes is not None}
 
     def _simulated(self, now: int, jobs: list[JobProcesses]) -> tuple[GpuSample, ...]:
         held = [0] * len(self.inventory.gpus)

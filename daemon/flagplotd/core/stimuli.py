@@ -112,6 +112,15 @@ class AttemptStarted(Struct, frozen=True):
     time: int
 
 
+class AttemptNoted(Struct, frozen=True):
+    """A node has a sentence for the owner of a running attempt."""
+
+    node: str
+    number: JobNumber
+    attempt: int
+    message: str
+
+
 class AttemptEnded(Struct, frozen=True):
     """A node reports the end of its part of an attempt (perhaps again)."""
 
@@ -205,6 +214,7 @@ Stimulus = (
     | AgentLost
     | InventoryChanged
     | AttemptStarted
+    | AttemptNoted
     | AttemptEnded
     | Reported
     | Planned

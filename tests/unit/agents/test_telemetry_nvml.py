@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,11 +12,11 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from support.fake_nvml import build
 
 from flagplot_agent.telemetry.names import type_word
 from flagplot_agent.telemetry.nvml import binding_words, distribution, text_of
 
-SOURCE = Path(__file__).with_name("fake_nvml.c")
 DISCOVER = """
 import json, msgspec
 from flagplot_agent.telemetry.inventory import discover_gpus
@@ -40,12 +39,7 @@ print(json.dumps({
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that holds libnvidia-ml.so.1."""
-    if shutil.which("gcc") is None:
-        pytest.skip("gcc is not installed, so no library can be built")
-    folder = tmp_path_factory.mktemp("nvml")
-    argv = ["gcc", "-shared", "-fPIC", "-o", str(folder / "libnvidia-ml.so.1"), str(SOURCE)]
-    subprocess.run(argv, check=True)
-    return folder
+    return build(tmp_path_factory.mktemp("nvml"))
 
 
 def ask(code: str, library: Path | None, mode: str = "normal") -> Any:
