@@ -46,6 +46,8 @@ int nvmlDeviceGetPciInfo_v3(Handle *handle, Pci *pci) {
   return OK;
 }
 int nvmlDeviceGetMinorNumber(Handle *handle, unsigned *minor) { *minor = 4 + handle->parent; return OK; }
+int nvmlDeviceGetGpuInstanceId(Handle *handle, unsigned *id) { *id = 7 + handle->mig; return handle->mig < 0 ? NOT_SUPPORTED : OK; }
+int nvmlDeviceGetComputeInstanceId(Handle *handle, unsigned *id) { *id = 0; return handle->mig < 0 ? NOT_SUPPORTED : OK; }
 int nvmlDeviceGetMemoryInfo(Handle *handle, Memory *memory) {
   if (lost(handle)) return GPU_IS_LOST;
   if (is("unsupported")) return NOT_SUPPORTED;

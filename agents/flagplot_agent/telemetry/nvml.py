@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from flagplot_agent.launch.devices import mig_capabilities
+from flagplot_agent.telemetry import host
 from flagplot_agent.telemetry.host import numa_of_pci, process_owner
 from flagplot_agent.telemetry.names import type_word
 from flagplot_wire.node import Gpu
 from flagplot_wire.telemetry import GpuProcess, GpuSample
 
 T = TypeVar("T")
+MIG_MINORS = "/proc/driver/nvidia-caps/mig-minors"
 
 
 class NoNvml(Exception):
@@ -95,7 +98,15 @@ class Nvml:
             address,
             minor if real_minor is None else real_minor,
             mig=parent is not None,
+            capabilities=self._capabilities(handle, real_minor) if parent is not None else (),
         )
+
+    def _capabilities(self, handle: Any, minor: int | None) -> tuple[str, ...]:
+        instance = self.ask(lambda: self.lib.nvmlDeviceGetGpuInstanceId(handle))
+        compute = self.ask(lambda: self.lib.nvmlDeviceGetComputeInstanceId(handle))
+        if minor is None or instance is None or compute is None:
+            return ()
+        return mig_capabilities(host.text_at("/proc/devices"), host.text_at(MIG_MINORS), minor, instance, compute)
 
     def _memory(self, handle: Any) -> tuple[int, int] | None:
         """(used without the driver's reserve, total without it), MiB."""

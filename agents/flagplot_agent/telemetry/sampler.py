@@ -92,6 +92,11 @@ class Sampler:
                 self._note_failure(str(why))
                 return self._silent(str(why))
             self._take_devices()
+        elif now >= self._retry_at and any(device.gpu.fault for device in self._devices):
+            # A card that was lost when it was first looked at is known only by looking again.
+            self._retry_at = now + RETRY_S
+            self._devices = self._nvml.devices()
+            self._take_devices()
         owners = {pid: job.number for job in jobs for pid in job.pids}
         samples = tuple(self._nvml.sample(device, owners) for device in self._devices)
         self._note_faults(samples)
@@ -113,8 +118,8 @@ class Sampler:
 
     def _note_faults(self, samples: tuple[GpuSample, ...]) -> None:
         gpus = tuple(
-            msgspec.structs.replace(gpu, fault=sample.fault)
-            for gpu, sample in zip(self.inventory.gpus, samples, strict=True)
+            msgspec.structs.replace(gpu, fault=sample.fault or device.gpu.fault)
+            for gpu, sample, device in zip(self.inventory.gpus, samples, self._devices, strict=True)
         )
         if gpus != self.inventory.gpus:
             self.inventory = msgspec.structs.replace(self.inventory, gpus=gpus)
