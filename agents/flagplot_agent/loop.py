@@ -17,6 +17,7 @@ import asyncssh
 import msgspec
 
 from flagplot_agent.config import Config
+from flagplot_agent.guarding import guard_shares
 from flagplot_agent.health.watch import Watch
 from flagplot_agent.hooks.hooks import Hooks
 from flagplot_agent.hooks.words import hook_job
@@ -78,7 +79,11 @@ class Agent:
         """Find or start the keeper, then serve the controller until told to leave."""
         self.read_journal()
         await self.door.open()
-        background = [asyncio.create_task(self.keeper.run()), asyncio.create_task(self.watch_lease())]
+        background = [
+            asyncio.create_task(self.keeper.run()),
+            asyncio.create_task(self.watch_lease()),
+            asyncio.create_task(guard_shares(self, self.config.vram_guard)),
+        ]
         pause = 0.2
         try:
             while not self.leaving.is_set():
@@ -265,8 +270,7 @@ class Agent:
                 look_at = time.monotonic() + LIBRARIES_S
                 found = await asyncio.to_thread(libraries, self.config.settings.libraries)
                 self.sampler.inventory = msgspec.structs.replace(self.sampler.inventory, libraries=found)
-            running = {key: (self._begun.get(key), self._launches[key]["gpus"]) for key in self.state.running}
-            jobs = await asyncio.to_thread(job_processes, running)
+            jobs = await asyncio.to_thread(job_processes, self.held())
             sample = await asyncio.to_thread(self.sampler.sample, int(time.time()), jobs)
             await link.send(al.SampleReport(msgspec.structs.replace(sample, node=self.config.node)))
             if self.sampler.inventory != known:
@@ -302,6 +306,10 @@ class Agent:
                 await self.control(body)
             case _:
                 log.warning("ignored %s of an older epoch", type(body).__name__)
+
+    def held(self) -> dict[Key, tuple[dict[str, Any] | None, list[dict[str, Any]]]]:
+        """What the keeper noted of each running attempt, and the GPUs that it holds."""
+        return {key: (self._begun.get(key), self._launches[key]["gpus"]) for key in self.state.running}
 
     def begun(self, key: Key) -> dict[str, Any] | None:
         """What the keeper noted of a running attempt; None while it has not started it."""

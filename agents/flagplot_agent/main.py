@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from flagplot_agent.config import Config
+from flagplot_agent.guard import parse_policy
 from flagplot_agent.settings import read_settings
 from flagplot_wire import __version__
 from flagplot_wire.errors import Exit, Refused
@@ -36,6 +37,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--simulate", type=Path, help="TOML file that describes hardware to simulate")
     run.add_argument("--lease", type=int, default=0, help="end jobs after so many seconds without the controller")
     run.add_argument("--config", type=Path, help="agent.toml: hooks and health (default: the one in --dir)")
+    run.add_argument("--vram-guard", default="kill-youngest", help="warn, kill-youngest or kill-after=SECONDS")
     show = commands.add_parser("inventory", help="print what this machine has, as JSON")
     show.add_argument("--simulate", type=Path, help="TOML file that describes hardware to simulate")
     return top
@@ -66,7 +68,7 @@ def main(argv: list[str]) -> int:
     settings = read_settings(options.config or folder / "agent.toml", required=options.config is not None)
     config = Config(
         folder, options.node, host or "127.0.0.1", int(port), options.key, options.host_key, options.controller_file,
-        options.simulate, options.lease, settings=settings,
+        options.simulate, options.lease, settings=settings, vram_guard=parse_policy(options.vram_guard),
     )  # fmt: skip
     for what, path in (("--key", config.key), ("--host-key", config.host_key)):
         if not path.is_file():

@@ -150,6 +150,8 @@ class Rig:
         (folder / "node.toml").write_text(GPU_NODE)
         self.agent: subprocess.Popen[bytes] | None = None
         self.options: list[str] = []
+        self.environment: dict[str, str] = {}
+        self.simulated = True
 
     async def start(self) -> None:
         """Start the agent and wait until it has joined."""
@@ -159,10 +161,10 @@ class Rig:
                 [
                     sys.executable, "-m", "flagplot_agent.main", "run", "--dir", str(self.agent_dir), "--node", "gpu01",
                     "--controller", f"127.0.0.1:{self.controller.port}", "--key", str(self.folder / "agent"),
-                    "--host-key", str(self.folder / "host.pub"), "--simulate", str(self.folder / "node.toml"),
-                    *self.options,
+                    "--host-key", str(self.folder / "host.pub"),
+                    *(("--simulate", str(self.folder / "node.toml")) if self.simulated else ()), *self.options,
                 ],
-                stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, **self.environment},
             )  # fmt: skip
         await until(lambda: len(self.controller.hellos) > joined, 30, f"a hello\n{self.log()}")
 

@@ -225,6 +225,14 @@ class FilePiece(Struct, frozen=True, omit_defaults=True, tag="file_piece"):
     error: str = ""
 
 
+class JobNoted(Struct, frozen=True, tag="job_noted"):
+    """Something that the owner of a running attempt should read: a sentence."""
+
+    number: JobNumber
+    attempt: int
+    message: str
+
+
 class StepEnded(Struct, frozen=True, tag="step_ended"):
     """A node's part of a step ended; repeated until acknowledged, and before the end of its job."""
 
@@ -264,5 +272,6 @@ FromAgent = (
     | StepEnded
     | HealthReport
     | AskTime
+    | JobNoted
 )
 ToAgent = AgentWelcome | Launch | Stop | Signal | Extend | AckEnds | ReadFile | Leave | AckSteps | StopStep | TellTime

@@ -34,7 +34,8 @@ class Gpu(Struct, frozen=True, omit_defaults=True, gc=False):
     """One GPU (or MIG device) of a node.
 
     `index` counts from 0 within the node; `minor` is N of /dev/nvidiaN where known. `vram_mib` is None where
-    the driver does not tell. `fault` says why no new job may have it (empty: healthy).
+    the driver does not tell. `fault` says why no new job may have it (empty: healthy). `capabilities` are the device
+    numbers (`c 236:21`) that open a MIG device, beside its card's own.
     """
 
     index: int
@@ -49,6 +50,7 @@ class Gpu(Struct, frozen=True, omit_defaults=True, gc=False):
     mig: bool = False
     simulated: bool = False
     fault: str = ""
+    capabilities: tuple[str, ...] = ()
 
 
 class Inventory(Struct, frozen=True, omit_defaults=True, gc=False):

@@ -40,6 +40,8 @@ class Running:
         self.exit_code: int | None = None
         self.signal = 0
         self.message = ""
+        self.overrun = ""
+        """Why it ran out of GPU memory (empty: it did not)."""
         self.cpu_ms = 0
         self.memory_peak_mib = 0
 

@@ -24,6 +24,7 @@ from flagplot_agent.launch.agentline import AgentLine
 from flagplot_agent.launch.attempt import Running, living
 from flagplot_agent.launch.cgroup import Group, Groups
 from flagplot_agent.launch.journal import Journal
+from flagplot_agent.launch.overrun import end_overrun
 from flagplot_agent.launch.processes import boot_id, read_process
 from flagplot_agent.launch.spawn import LaunchError, Starting, begin
 
@@ -140,6 +141,10 @@ class Keeper:
             case "extend" if one is not None:
                 one.deadline_s = command["deadline_s"]
                 self.journal.note_limit(name, one.deadline_s)
+            case "say" if one is not None:
+                one.say(command["text"])
+            case "overrun" if one is not None:
+                end_overrun(one, command["pid"], command["message"])
             case "leave":
                 self.leaving = True
             case "hello":
@@ -294,6 +299,8 @@ class Keeper:
             one.cause = "oom"
             one.message = f"out of memory: its limit of {limit} MiB was reached, the kernel killed {killed} process(es)"
             one.say(f"OUT OF MEMORY: ITS LIMIT OF {limit} MiB WAS REACHED")
+        if one.overrun and not one.cause:
+            one.cause, one.message = "oom", one.overrun
         if one.stderr >= 0:
             os.close(one.stderr)
         if not one.group.remove():

@@ -6,6 +6,7 @@ import posixpath
 
 from msgspec import Struct
 
+from flagplot_agent.launch.devices import denied_devices
 from flagplot_wire.agentlink import Launch
 from flagplot_wire.alloc import NodeAlloc
 from flagplot_wire.hostlist import compress_hosts
@@ -15,9 +16,6 @@ from flagplot_wire.patterns import Fields, default_stdout, expand_pattern
 
 MASTER_PORT_FIRST, MASTER_PORTS = 20_000, 10_000
 """`MASTER_PORT` follows from the job's number, so that all nodes of a gang agree."""
-
-NVIDIA_MAJOR = 195
-"""The device number of /dev/nvidiaN is this, N."""
 OWN_NAMES = ("SLURM_", "FLAGPLOT_SOCKET", "FLAGPLOT_FD", "FLAGPLOT_CONFINED", "FLAGPLOT_SHARDS", "FLAGPLOT_VRAM_MIB")
 """Submitted variables with these beginnings speak of another job or session: a job never inherits them."""
 
@@ -85,9 +83,7 @@ def recipe_of(
     else:
         ranks = [(0, 0)] if launch.node_index == 0 else []
     tasks = [_task(launch, inventory, account, script, part, rank, local, now) for rank, local in ranks]
-    held = {gpu.index for gpu in part.gpus}
-    others = [gpu for gpu in inventory.gpus if gpu.index not in held and not gpu.simulated and not gpu.mig]
-    denied = [f"c {NVIDIA_MAJOR}:{gpu.minor}" for gpu in others if gpu.minor is not None]
+    denied = denied_devices(inventory.gpus, {gpu.index for gpu in part.gpus})
     return Recipe(
         launch.number,
         launch.attempt,

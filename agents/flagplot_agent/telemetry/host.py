@@ -134,6 +134,11 @@ def numa_of_pci(pci: str) -> int | None:
     return int(text) if text.lstrip("-").isdecimal() and int(text) >= 0 else None
 
 
+def text_at(path: str) -> str:
+    """A file's text; empty where it cannot be read."""
+    return _read(Path(path))
+
+
 def _read(path: Path) -> str:
     try:
         return path.read_text(errors="replace").strip()

@@ -10,7 +10,8 @@ _FILLER = {"nvidia", "geforce", "tesla", "quadro", "graphics", "device", "genera
 def type_word(name: str) -> str:
     """`NVIDIA A100-SXM4-80GB` → `a100`, `NVIDIA GeForce RTX 4090` → `rtx4090`, `NVIDIA RTX A6000` → `a6000`.
 
-    A MIG device keeps its profile: `NVIDIA A100-SXM4-40GB MIG 1g.5gb` → `a100-1g.5gb`.
+    A MIG device keeps its profile: `NVIDIA A100-SXM4-40GB MIG 1g.5gb` → `a100_1g.5gb`, as Slurm
+    names it.
     """
     head, mig, profile = name.partition(" MIG ")
     words = [word for word in re.split(r"[\s_/-]+", head.lower()) if word and word not in _FILLER]
@@ -20,4 +21,4 @@ def type_word(name: str) -> str:
         if len(words) > 2 and words[2] in ("ti", "super"):
             chosen += words[2]
     chosen = re.sub(r"[^a-z0-9.]", "", chosen) or "gpu"
-    return f"{chosen}-{profile.strip().lower()}" if mig else chosen
+    return f"{chosen}_{re.sub(r'[^a-z0-9.]+', '_', profile.strip().lower())}" if mig else chosen

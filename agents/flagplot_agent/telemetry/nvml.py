@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from flagplot_agent.launch.devices import mig_capabilities
+from flagplot_agent.telemetry import host
 from flagplot_agent.telemetry.host import numa_of_pci, process_owner
 from flagplot_agent.telemetry.names import type_word
 from flagplot_wire.node import Gpu
 from flagplot_wire.telemetry import GpuProcess, GpuSample
 
 T = TypeVar("T")
+MIG_MINORS = "/proc/driver/nvidia-caps/mig-minors"
 
 
 class NoNvml(Exception):
@@ -95,7 +98,15 @@ class Nvml:
             address,
             minor if real_minor is None else real_minor,
             mig=parent is not None,
+            capabilities=self._capabilities(handle, real_minor) if parent is not None else (),
         )
+
+    def _capabilities(self, handle: Any, minor: int | None) -> tuple[str, ...]:
+        instance = self.ask(lambda: self.lib.nvmlDeviceGetGpuInstanceId(handle))
+        compute = self.ask(lambda: self.lib.nvmlDeviceGetComputeInstanceId(handle))
+        if minor is None or instance is None or compute is None:
+            return ()
+        return mig_capabilities(host.text_at("/proc/devices"), host.text_at(MIG_MINORS), minor, instance, compute)
 
     def _memory(self, handle: Any) -> tuple[int, int] | None:
         """(used without the driver's reserve, total without it), MiB."""
@@ -110,9 +121,7 @@ class Nvml:
         """One device now; `jobs` maps pids to job numbers. A lost card gives its fault."""
         index = device.gpu.index
         try:
-            handle = self.lib.nvmlDeviceGetHandleByIndex(device.parent)
-            if device.mig is not None:
-                handle = self.lib.nvmlDeviceGetMigDeviceHandleByIndex(handle, device.mig)
+            handle = self._handle(device)
             self.lib.nvmlDeviceGetUUID(handle)
         except self.lib.NVMLError as wrong:
             return GpuSample(index, fault=text_of(str(wrong)))
@@ -134,6 +143,15 @@ class Nvml:
             limit // 1000 if limit is not None else None,
             processes,
         )
+
+    def processes(self, device: Device, jobs: dict[int, int]) -> tuple[GpuProcess, ...] | None:
+        """Who is on a device now; None where it was lost."""
+        handle = self.ask(lambda: self._handle(device))
+        return None if handle is None else self._processes(handle, jobs)
+
+    def _handle(self, device: Device) -> Any:
+        handle = self.lib.nvmlDeviceGetHandleByIndex(device.parent)
+        return handle if device.mig is None else self.lib.nvmlDeviceGetMigDeviceHandleByIndex(handle, device.mig)
 
     def _processes(self, handle: Any, jobs: dict[int, int]) -> tuple[GpuProcess, ...]:
         found: dict[int, int | None] = {}

@@ -13,7 +13,7 @@ from flagplot_agent.telemetry.simulated import sample_gpu
 from flagplot_wire.alloc import GpuPart
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.node import Inventory
-from flagplot_wire.telemetry import GpuSample, JobSample, NodeSample
+from flagplot_wire.telemetry import GpuProcess, GpuSample, JobSample, NodeSample
 
 RETRY_S = 30
 """After a failed init NVML is tried again this often."""
@@ -63,6 +63,15 @@ class Sampler:
             self._peaks.pop(key, None)
         return NodeSample("", now, cpu, load, memory, gpus, job_samples, self.simulated)
 
+    def gpu_processes(self, wanted: set[int], owners: dict[int, int]) -> dict[int, tuple[GpuProcess, ...]]:
+        """Who is on these GPUs now; `owners` maps pids to jobs. A GPU that cannot be asked is left out."""
+        nvml = self._nvml
+        if nvml is None:
+            return {}
+        mine = [device for device in self._devices if device.gpu.index in wanted]
+        found = {device.gpu.index: nvml.processes(device, owners) for device in mine}
+        return {index: processes for index, processes in found.items() if processes is not None}
+
     def _simulated(self, now: int, jobs: list[JobProcesses]) -> tuple[GpuSample, ...]:
         held = [0] * len(self.inventory.gpus)
         for job in jobs:
@@ -82,6 +91,11 @@ class Sampler:
                 self._nvml = None
                 self._note_failure(str(why))
                 return self._silent(str(why))
+            self._take_devices()
+        elif now >= self._retry_at and any(device.gpu.fault for device in self._devices):
+            # A card that was lost when it was first looked at is known only by looking again.
+            self._retry_at = now + RETRY_S
+            self._devices = self._nvml.devices()
             self._take_devices()
         owners = {pid: job.number for job in jobs for pid in job.pids}
         samples = tuple(self._nvml.sample(device, owners) for device in self._devices)
@@ -104,8 +118,8 @@ class Sampler:
 
     def _note_faults(self, samples: tuple[GpuSample, ...]) -> None:
         gpus = tuple(
-            msgspec.structs.replace(gpu, fault=sample.fault)
-            for gpu, sample in zip(self.inventory.gpus, samples, strict=True)
+            msgspec.structs.replace(gpu, fault=sample.fault or device.gpu.fault)
+            for gpu, sample, device in zip(self.inventory.gpus, samples, self._devices, strict=True)
         )
         if gpus != self.inventory.gpus:
             self.inventory = msgspec.structs.replace(self.inventory, gpus=gpus)

@@ -7,6 +7,7 @@ import click
 from flagplot.cli.common import ask, json_option
 from flagplot.output.json import gpu_objects, print_json
 from flagplot.output.table import amount, table
+from flagplot_wire.text import clean
 
 HEADER = ("NODE", "GPU", "TYPE", "STATE", "SHARDS", "UTIL", "VRAM", "HOLDERS")
 
@@ -30,10 +31,15 @@ def command(context: click.Context, names: tuple[str, ...], free: bool, as_json:
     for gpu in found:
         holders = ", ".join(f"{one['display_id']} {one['user']}" for one in gpu["holders"])
         used, total = gpu["memory_used_mib"], gpu["memory_total_mib"]
+        outsiders = "".join(
+            f", ! {one['user'] or '?'} pid {one['pid']} {amount(one['memory_mib'])} MiB {one['command']}"
+            for one in gpu["outsiders"]
+        )
         rows.append(
             [
-                gpu["node"], str(gpu["index"]), gpu["type"], gpu["state"], f"{gpu['shards_used']}/{gpu['shards']}",
-                amount(gpu["utilisation"], "%"), f"{amount(used)}/{amount(total)} MiB", holders or gpu["fault"] or "-",
+                gpu["node"], str(gpu["index"]), gpu["type"], gpu["state"] + (" idle" if gpu["idle"] else ""),
+                f"{gpu['shards_used']}/{gpu['shards']}",
+                amount(gpu["utilisation"], "%"), f"{amount(used)}/{amount(total)} MiB", clean((holders or gpu["fault"] or "-") + outsiders).removeprefix("-, "),
             ]
         )  # fmt: skip
     print(table(HEADER, rows, right=(1, 4, 5, 6)))

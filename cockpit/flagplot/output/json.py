@@ -13,6 +13,7 @@ from flagplot_wire.job import Forecast, Job
 from flagplot_wire.policy import USE_PARENT, FairshareRow, PriorityRow
 from flagplot_wire.replies import NodeView
 from flagplot_wire.steps import Step
+from flagplot_wire.telemetry import GpuProcess
 
 
 def print_json(value: Any) -> None:
@@ -206,6 +207,8 @@ def gpu_objects(view: NodeView) -> list[dict[str, Any]]:
                 "shards": gpu.shards,
                 "shards_used": used,
                 "holders": holders,
+                "idle": reading.utilisation == 0 if used and reading and reading.utilisation is not None else None,
+                "outsiders": [outsider_object(one) for one in reading.processes if not one.job] if reading else [],
                 "utilisation": reading.utilisation if reading else None,
                 "memory_used_mib": reading.memory_used_mib if reading else None,
                 "memory_total_mib": gpu.vram_mib,
@@ -216,6 +219,13 @@ def gpu_objects(view: NodeView) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def outsider_object(process: GpuProcess) -> dict[str, Any]:
+    """A process on a GPU that no job owns."""
+    return {
+        "pid": process.pid, "user": process.user, "memory_mib": process.memory_mib, "command": process.command,
+    }  # fmt: skip
 
 
 def step_object(step: Step) -> dict[str, Any]:

@@ -73,6 +73,11 @@ class GpuFact:
         return 0 if self.gpu.fault else max(0, self.gpu.shards - self.used)
 
     @property
+    def idle(self) -> bool:
+        """Held, and measured to do nothing."""
+        return self.used > 0 and self.sample is not None and self.sample.utilisation == 0
+
+    @property
     def outsiders(self) -> tuple[GpuProcess, ...]:
         """Processes on it that no job owns."""
         return tuple(process for process in self.sample.processes if not process.job) if self.sample else ()

@@ -103,6 +103,7 @@ _WORDS: dict[str, Test] = {
     "room": lambda node, fact: node.serves and fact.free > 0,
     "held": lambda node, fact: fact.used > 0,
     "shared": lambda node, fact: any(share.shards < fact.gpu.shards for share in fact.shares),
+    "idle": lambda node, fact: fact.idle,
     "outsider": lambda node, fact: bool(fact.outsiders),
     "outsiders": lambda node, fact: bool(fact.outsiders),
     "fault": lambda node, fact: bool(fact.trouble),
@@ -110,7 +111,7 @@ _WORDS: dict[str, Test] = {
 
 
 def gpu_filter(mirror: Mirror, text: str) -> Test:
-    """One test of all the words: `free room held shared outsider fault`, fields, `busy>50`, `!` negates."""
+    """One test of all the words: `free room held shared idle outsider fault`, fields, `busy>50`, `!` negates."""
     tests: list[Test] = []
     for token in text.lower().split():
         body = token.removeprefix("!")
@@ -207,7 +208,8 @@ def _holders(node: NodeFact, fact: GpuFact) -> list[Piece]:
         pieces.append((f"✗ {fact.trouble} ", "bad"))
     for process in fact.outsiders:
         who = clean(process.user) or "?"
-        pieces.append((f"! outsider {who} pid {process.pid} {clean(process.command)[:12]} ", "bad"))
+        memory = "? MiB" if process.memory_mib is None else f"{process.memory_mib} MiB"
+        pieces.append((f"! outsider {who} pid {process.pid} {memory} {clean(process.command)[:12]} ", "bad"))
     for share in fact.shares:
         part = "" if share.shards == fact.gpu.shards else f" {share.shards}/{fact.gpu.shards}"
         pieces.append((f"{share.display_id} {clean(share.user)}{part} ", f"owner:{share.user}"))

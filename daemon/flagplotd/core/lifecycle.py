@@ -19,7 +19,7 @@ from flagplotd.core.orders import AckOn, LaunchOn, StopOn
 from flagplotd.core.recheck import why_not
 from flagplotd.core.sharing import Sharing
 from flagplotd.core.stepper import Stepper
-from flagplotd.core.stimuli import AttemptEnded, AttemptStarted, Planned, Start
+from flagplotd.core.stimuli import AttemptEnded, AttemptNoted, AttemptStarted, Planned, Start
 
 _OUTCOME = {
     "timeout": JobState.TIMEOUT,
@@ -88,6 +88,15 @@ def attempt_started(step: Stepper, stimulus: AttemptStarted) -> None:
     job = step.state.jobs.get(stimulus.number)
     if job is not None and job.status.attempt == stimulus.attempt and job.status.state in HOLDING:
         step.live(job).started.add(stimulus.node)
+
+
+def attempt_noted(step: Stepper, stimulus: AttemptNoted) -> None:
+    """A node warns the job's owner."""
+    job = step.state.jobs.get(stimulus.number)
+    if job is None or job.status.attempt != stimulus.attempt or job.status.state is not JobState.RUNNING:
+        return
+    if job.status.allocation is not None and stimulus.node in job.status.allocation.names:
+        step.change(job, "warned", message=stimulus.message)
 
 
 def attempt_ended(step: Stepper, stimulus: AttemptEnded) -> None:

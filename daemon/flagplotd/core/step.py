@@ -58,6 +58,8 @@ def _happened(stepper: Stepper, stimulus: st.Stimulus) -> None:
             preempting.planned(stepper, stimulus, lifecycle.planned(stepper, stimulus))
         case st.AttemptStarted():
             lifecycle.attempt_started(stepper, stimulus)
+        case st.AttemptNoted():
+            lifecycle.attempt_noted(stepper, stimulus)
         case st.AttemptEnded():
             lifecycle.attempt_ended(stepper, stimulus)
         case st.StepPartEnded():

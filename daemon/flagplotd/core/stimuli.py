@@ -120,6 +120,15 @@ class AttemptStarted(Struct, frozen=True):
     time: int
 
 
+class AttemptNoted(Struct, frozen=True):
+    """A node has a sentence for the owner of a running attempt."""
+
+    node: str
+    number: JobNumber
+    attempt: int
+    message: str
+
+
 class AttemptEnded(Struct, frozen=True):
     """A node reports the end of its part of an attempt (perhaps again)."""
 
@@ -214,6 +223,7 @@ Stimulus = (
     | InventoryChanged
     | Checked
     | AttemptStarted
+    | AttemptNoted
     | AttemptEnded
     | Reported
     | Planned

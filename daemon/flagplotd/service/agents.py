@@ -34,6 +34,7 @@ HELLO_S = 20.0
 READ_S = 15.0
 """For an agent to answer a read of an output file."""
 PATHS_KEPT = 50_000
+NOTE_LETTERS = 500
 MAX_INVENTORY = 1024 * 1024
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
@@ -259,6 +260,9 @@ class Agents:
             case agentlink.Started():
                 self._keep_paths(body)
                 self._loop.post(st.AttemptStarted(link.node, body.number, body.attempt, body.time))
+            case agentlink.JobNoted():
+                message = clean(body.message)[:NOTE_LETTERS]
+                self._loop.post(st.AttemptNoted(link.node, body.number, body.attempt, message))
             case agentlink.StepEnded():
                 self._loop.post(st.StepPartEnded(link.node, cleaned(body.end)))
             case agentlink.Ended():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,11 +12,13 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from support.fake_nvml import build
 
 from flagplot_agent.telemetry.names import type_word
 from flagplot_agent.telemetry.nvml import binding_words, distribution, text_of
+from flagplot_wire.job import GpuCount
+from flagplot_wire.values import parse_gpus, parse_gres
 
-SOURCE = Path(__file__).with_name("fake_nvml.c")
 DISCOVER = """
 import json, msgspec
 from flagplot_agent.telemetry.inventory import discover_gpus
@@ -40,12 +41,7 @@ print(json.dumps({
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that holds libnvidia-ml.so.1."""
-    if shutil.which("gcc") is None:
-        pytest.skip("gcc is not installed, so no library can be built")
-    folder = tmp_path_factory.mktemp("nvml")
-    argv = ["gcc", "-shared", "-fPIC", "-o", str(folder / "libnvidia-ml.so.1"), str(SOURCE)]
-    subprocess.run(argv, check=True)
-    return folder
+    return build(tmp_path_factory.mktemp("nvml"))
 
 
 def ask(code: str, library: Path | None, mode: str = "normal") -> Any:
@@ -123,7 +119,7 @@ def test_a_g4_mismatch_says_what_to_do(library: Path) -> None:
 def test_a_g5_mig_devices_are_gpus_of_their_own_type(library: Path) -> None:
     found = ask(DISCOVER, library, "mig")["gpus"]
     assert [(gpu["uuid"], gpu["type"], gpu["mig"]) for gpu in found] == [
-        (f"MIG-{index}-0", "a100-1g.5gb", True) for index in range(3)
+        (f"MIG-{index}-0", "a100_1g.5gb", True) for index in range(3)
     ]
     assert [one["utilisation"] for one in ask(SAMPLE, library, "mig")["gpus"]] == [None, None, None]
 
@@ -138,6 +134,8 @@ def test_a_g6_a_process_counts_once_and_the_reserve_for_nobody(library: Path) ->
     ("name", "word"),
     [
         ("NVIDIA A100-SXM4-40GB", "a100"),
+        ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", "a100_1g.5gb"),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb+me", "h100_1g.10gb_me"),
         ("NVIDIA H100 80GB HBM3", "h100"),
         ("NVIDIA GeForce RTX 4090", "rtx4090"),
         ("NVIDIA RTX A6000", "a6000"),
@@ -149,3 +147,23 @@ def test_a_g6_a_process_counts_once_and_the_reserve_for_nobody(library: Path) ->
 )
 def test_type_words(name: str, word: str) -> None:
     assert type_word(name) == word
+    assert parse_gres(f"gpu:{word}:2") == ((GpuCount(2, word),), 0, "") and parse_gpus(word) == (GpuCount(1, word),)
+
+
+LASTING = """
+import json, os
+from flagplot_agent.telemetry.inventory import discover
+from flagplot_agent.telemetry.sampler import Sampler
+sampler = Sampler(discover("n1", None), None)
+found = []
+for now, mode in ((1_000, "lost"), (1_002, "normal"), (1_004, "normal"), (1_040, "normal")):
+    os.environ["FAKE_NVML"] = mode
+    sampler.sample(now, [])
+    found.append([(gpu.uuid, bool(gpu.fault)) for gpu in sampler.inventory.gpus])
+print(json.dumps(found))
+"""
+
+
+def test_a_card_that_could_not_be_told_apart_keeps_its_fault_until_it_is_found_again(library: Path) -> None:
+    lost = [["GPU-0", False], ["unknown-1", True]]
+    assert ask(LASTING, library, "lost") == [lost, lost, lost, [["GPU-0", False], ["GPU-1", False]]]

@@ -41,6 +41,22 @@ def test_exit_codes_and_causes() -> None:
         assert world.state.jobs[number].status.exit_code == code
 
 
+def test_a_nodes_warning_stands_on_the_running_attempt_alone() -> None:
+    world = World()
+    number = world.submit()
+    world.cycle()
+    job = world.state.jobs[number]
+    (node,) = job.status.allocation.names if job.status.allocation else ()
+    for stranger, attempt in (("elsewhere", job.status.attempt), (node, job.status.attempt + 1)):
+        assert world.do(st.AttemptNoted(stranger, number, attempt, "no")).events == ()
+    world.do(st.AttemptNoted(node, number, job.status.attempt, "it used 95 % of its share"))
+    assert world.state.jobs[number].status.message == "it used 95 % of its share"
+    assert world.word(number) == "RUNNING"
+    world.end(number)
+    assert world.state.jobs[number].status.message == ""
+    assert world.do(st.AttemptNoted(node, number, job.status.attempt, "late")).events == ()
+
+
 def test_submit_is_idempotent() -> None:
     world = World()
     spec = world.state.jobs[world.submit()].spec

@@ -32,7 +32,7 @@ class GpusView(SortedView[GpuSpec]):
             "app.filter",
             "Filter",
             priority=True,
-            tooltip="Filter: words, free room held shared outsider, busy>50",
+            tooltip="Filter: words, free room held shared idle outsider, busy>50",
         ),
         Binding("f", "only('room')", "Free", tooltip="Only GPUs with room for a job"),
         Binding("m", "only('user:me')", "Mine", tooltip="Only GPUs that my jobs hold"),

@@ -1,0 +1,91 @@
+"""The VRAM guard with a real agent, keeper and jobs, and a driver whose figures the test writes."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from support.agent_fake_controller import Rig, alive, part, until
+from support.fake_nvml import build, put_processes
+
+from flagplot_wire import agentlink as al
+from flagplot_wire.alloc import Allocation, GpuPart
+
+JOB = (
+    "#!/bin/bash\nsleep 600 & echo $! >$FLAGPLOT_JOB_ID.first\nsleep 600 & echo $! >$FLAGPLOT_JOB_ID.second\nwait $!\n"
+)
+SHARE_MIB = 81_059 // 2
+
+
+@pytest.fixture
+async def rig(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
+    folder = Path(tempfile.mkdtemp(prefix="flagplot-v-"))
+    made = Rig(folder)
+    made.simulated = False
+    made.options = ["--vram-guard", request.param]
+    made.environment = {
+        "LD_LIBRARY_PATH": str(build(folder)),
+        "FAKE_NVML": "normal",
+        "FAKE_NVML_PROCESSES": str(folder / "processes"),
+    }
+    await made.controller.open()
+    await made.start()
+    yield made
+    await made.close()
+    shutil.rmtree(folder)
+
+
+async def two_halves(rig: Rig) -> dict[str, int]:
+    """Jobs 1 and 2 with half of GPU 0 each; the pids of their two processes by file name."""
+    half = Allocation((part("gpu01", gpus=(GpuPart(0, 4, 8),)),))
+    for number in (1, 2):
+        rig.launch(number, JOB, allocation=half)
+        await rig.controller.started(number)
+    names = [f"{number}.{which}" for number in (1, 2) for which in ("first", "second")]
+    await until(lambda: all(rig.out(name).endswith("\n") for name in names), 20, "the processes of both jobs")
+    return {name: int(rig.out(name)) for name in names}
+
+
+def use(rig: Rig, pids: dict[str, int], **mib: int) -> None:
+    """Let processes use GPU memory: `one_first` is the first process of job 1."""
+    words = {"one": "1", "two": "2"}
+    chosen = {name: (words[name.split("_")[0]] + "." + name.split("_")[1]) for name in mib}
+    put_processes(rig.folder / "processes", [(0, pids[chosen[name]], value) for name, value in mib.items()])
+
+
+def notes(rig: Rig, number: int) -> list[str]:
+    return [body.message for body in rig.controller.heard if isinstance(body, al.JobNoted) and body.number == number]
+
+
+@pytest.mark.parametrize("rig", ["kill-youngest", "kill-after=0"], indirect=True)
+async def test_who_overruns_its_share_is_ended_and_the_neighbour_lives(rig: Rig) -> None:
+    pids = await two_halves(rig)
+    fair = {"two_first": SHARE_MIB - 10_000, "two_second": -1}
+    use(rig, pids, one_first=30_000, one_second=8_000, **fair)
+    (warning,) = await until(lambda: notes(rig, 1), 20, f"a warning\n{rig.log()}")
+    assert warning == f"gpu01, GPU 0: it used 38000 MiB of GPU memory, its share is {SHARE_MIB} MiB (93 %)"
+    assert not rig.controller.ends(1)
+    use(rig, pids, one_first=30_000, one_second=20_000, **fair)
+    began = time.monotonic()
+    end = await rig.controller.end(1)
+    took = time.monotonic() - began
+    assert took < 2, f"it took {took:.2f} s"
+    assert end.cause == "oom" and f"used 50000 MiB of GPU memory, its share is {SHARE_MIB} MiB" in end.message
+    assert "WARNING: GPU 0: it used 38000 MiB" in rig.out("1.out") and "OUT OF GPU MEMORY" in rig.out("1.out")
+    assert not alive(pids["1.first"]) and not alive(pids["1.second"])
+    assert alive(pids["2.first"]) and alive(pids["2.second"]) and not rig.controller.ends(2)
+    assert len(notes(rig, 2)) == 1 and "cannot be measured" in notes(rig, 2)[0]
+
+
+@pytest.mark.parametrize("rig", ["warn"], indirect=True)
+async def test_the_policy_warn_ends_nobody(rig: Rig) -> None:
+    pids = await two_halves(rig)
+    use(rig, pids, one_first=30_000, one_second=20_000)
+    await until(lambda: notes(rig, 1), 20, f"a warning\n{rig.log()}")
+    use(rig, pids, two_first=SHARE_MIB + 1)
+    await until(lambda: notes(rig, 2), 20, f"a warning\n{rig.log()}")
+    assert all(alive(pid) for pid in pids.values()) and len(notes(rig, 1)) == 1
