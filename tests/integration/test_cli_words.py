@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 from pathlib import Path
 
@@ -145,3 +146,24 @@ def test_down_leaves_running_jobs_to_their_keepers_and_up_finds_them(cluster: Cl
     assert cluster.state(number) in ("RUNNING", "FAILED")
     assert cluster.run("wait", str(number)).returncode == 7
     assert cluster.job(number)["attempt"] == 1
+
+
+def test_watching_prints_a_line_for_each_change(cluster: Cluster) -> None:
+    watching = subprocess.Popen(
+        [str(BIN / "flagplot"), "queue", "--watch", "1"],
+        env=cluster.environment,
+        cwd=cluster.work,
+        stdout=subprocess.PIPE,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+    assert watching.stdout is not None
+    try:
+        assert watching.stdout.readline().split()[0] == "JOBID"
+        number = cluster.submit("-H", "-J", "seen", "-o", "/dev/null", "--wrap", "true")
+        assert f"job {number} (seen) of " in (line := watching.stdout.readline()) and "is new: held" in line
+        cluster.cli("cancel", str(number))
+        assert f"job {number} (seen) of " in (line := watching.stdout.readline()) and "left the queue" in line
+    finally:
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(20) == 0

@@ -84,8 +84,14 @@ class LazyGroup(click.Group):
 @click.option(
     "--theme", metavar="NAME", help="Theme of the cockpit (dark, light, contrast, colourblind, …), or your own."
 )
+@click.option("-C", "--no-color", is_flag=True, help="Draw the cockpit without colours.")
+@click.option("-U", "--ascii", is_flag=True, help="Draw the cockpit in ASCII alone.")
+@click.option("-M", "--no-mouse", is_flag=True, help="Leave the mouse to the terminal.")
+@click.option("--reduced-motion", is_flag=True, help="Nothing slides or blinks in the cockpit.")
 @click.pass_context
-def cli(ctx: click.Context, data_dir: Path | None, cluster: str | None, read_only: bool, theme: str | None) -> None:
+def cli(
+    ctx: click.Context, /, data_dir: Path | None, cluster: str | None, read_only: bool, theme: str | None, **_: bool
+) -> None:
     """The cockpit and command line of a Flagplot cluster; without a command the cockpit opens."""
     if ctx.invoked_subcommand is not None:
         return
@@ -93,8 +99,10 @@ def cli(ctx: click.Context, data_dir: Path | None, cluster: str | None, read_onl
         raise Refused("usage", "the cockpit needs a terminal", "use a command instead, such as: flagplot queue")
     from flagplot.client.target import resolve
     from flagplot.tui.app import run
+    from flagplot.tui.looks import Looks
 
-    ctx.exit(run(resolve(data_dir=data_dir, cluster=cluster), read_only=read_only, theme=theme))
+    target = resolve(data_dir=data_dir, cluster=cluster)
+    ctx.exit(run(target, read_only=read_only, theme=theme, looks=Looks.of(ctx.params)))
 
 
 def entry() -> None:

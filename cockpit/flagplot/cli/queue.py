@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
+import sys
 import time
+from collections.abc import Iterable
 
 import click
 
 from flagplot.cli.common import ask, json_option
+from flagplot.client.calls import Calls
 from flagplot.output.table import table
+from flagplot.view.changes import by_id, changes
 from flagplot_wire.hostlist import compress_hosts
 from flagplot_wire.job import Forecast, Job
 from flagplot_wire.replies import Jobs
@@ -29,7 +34,7 @@ LONG = ("JOBID", "PARTITION", "NAME", "USER", "STATE", "TIME", "TIME_LIMIT", "NO
 @click.option("-a", "--all", "everything", is_flag=True, help="Those that ended lately too.")
 @click.option("-l", "--long", "wide", is_flag=True, help="More columns.")
 @click.option("--watch", is_flag=False, flag_value=2, default=None, type=click.IntRange(1), metavar="[SECONDS]",
-              help="Print again every two (or these many) seconds.")  # fmt: skip
+              help="Go on with a line for each change, looked for every two (or these many) seconds.")  # fmt: skip
 @json_option
 @click.pass_context
 def command(
@@ -45,18 +50,38 @@ def command(
         (nodes,) if nodes else (),
         everything or bool(states),
     )
-    while True:
-        reply = ask(context, lambda calls: calls.queue(request))
-        forecasts = {one.number: one for one in reply.forecasts}
-        if as_json:
-            from flagplot.output.json import job_object, print_json
-
-            print_json([job_object(job, forecasts.get(job.number)) for job in reply.jobs])
-        else:
-            print(text_of(reply, int(time.time()), wide), flush=True)
+    try:
+        ask(context, lambda calls: _print(calls, request, wide, watch, as_json))
+    except KeyboardInterrupt:
         if watch is None:
-            return
-        time.sleep(watch)
+            raise
+        # Whoever watches ends it so: that is no failure.
+
+
+async def _print(calls: Calls, request: GetQueue, wide: bool, watch: int | None, as_json: bool) -> None:
+    """The queue once; while watched its changes after it, as sentences or as JSON arrays of the jobs that changed."""
+    reply = await calls.queue(request)
+    if as_json:
+        _print_json(reply.jobs, reply)
+    else:
+        print(text_of(reply, int(time.time()), wide), flush=True)
+    while watch is not None:
+        await asyncio.sleep(watch)
+        before, reply = by_id(reply.jobs), await calls.queue(request)
+        after = by_id(reply.jobs)
+        if not as_json:
+            for line in changes(before, after):
+                print(time.strftime("%H:%M:%S"), line, flush=True)
+        elif changed := [job for name, job in after.items() if before.get(name) != job]:
+            _print_json(changed, reply)
+
+
+def _print_json(jobs: Iterable[Job], reply: Jobs) -> None:
+    from flagplot.output.json import job_object, print_json
+
+    forecasts = {one.number: one for one in reply.forecasts}
+    print_json([job_object(job, forecasts.get(job.number)) for job in jobs])
+    sys.stdout.flush()
 
 
 def _split(text: str | None) -> tuple[str, ...]:

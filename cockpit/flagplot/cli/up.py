@@ -83,9 +83,11 @@ def command(
         return
     from flagplot.client.target import resolve
     from flagplot.tui.app import run
+    from flagplot.tui.looks import Looks
 
-    parameters = context.find_root().params
-    sys.exit(run(resolve(data_dir=folder), read_only=bool(parameters.get("read_only")), theme=parameters.get("theme")))
+    options = context.find_root().params
+    read_only, theme = bool(options.get("read_only")), options.get("theme")
+    sys.exit(run(resolve(data_dir=folder), read_only=read_only, theme=theme, looks=Looks.of(options)))
 
 
 def _teller() -> Callable[[str], None]:

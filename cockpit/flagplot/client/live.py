@@ -14,8 +14,13 @@ from flagplot_wire import replies, requests
 from flagplot_wire.errors import Refused
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 5.0
-QUIET_S = 3.0
+QUIET_S = 1.0
 """Without a word for so long the controller is asked whether it is there."""
+SILENT_S = 1.5
+"""Without an answer for so long the person is told; QUIET_S, LOOK_S and this make less than 3 s."""
+GONE_S = 15.0
+"""Without an answer for so long the connection is given up and made anew."""
+LOOK_S = 0.25
 
 
 class Live:
@@ -27,6 +32,7 @@ class Live:
         self.calls = Calls(self)
         self._connection: Connection | None = None
         self._gap = False
+        self._heard_at = 0.0
 
     @property
     def connection(self) -> Connection | None:
@@ -35,7 +41,7 @@ class Live:
 
     async def ask(self, request: requests.AnyRequest) -> replies.Reply:
         """Ask over the connection of the moment; refused while there is none."""
-        if self._connection is None or self._connection.closed.is_set():
+        if self._connection is None or self._connection.closed.is_set() or not self.mirror.connected:
             raise Refused("no_controller", self.mirror.problem or "not connected to the controller yet", START_HINT)
         reply = await self._connection.ask(request)
         self._heard()
@@ -75,16 +81,29 @@ class Live:
     async def _watch(self, connection: Connection) -> None:
         while not connection.closed.is_set():
             try:
-                await asyncio.wait_for(connection.closed.wait(), 0.5)
+                await asyncio.wait_for(connection.closed.wait(), LOOK_S)
             except TimeoutError:
                 if self._gap:
                     await self._subscribe(connection, -1, 0)
-                elif time.time() - self.mirror.heard > QUIET_S:
-                    await asyncio.wait_for(self._alive(connection), QUIET_S)
+                elif time.monotonic() - self._heard_at > QUIET_S:
+                    await self._alive(connection)
 
     async def _alive(self, connection: Connection) -> None:
-        await connection.ask(requests.GetStatus())
-        self._heard()
+        """Ask whether the controller is there; tell that it is silent, and give it up after GONE_S."""
+        asked = time.monotonic()
+        answer = asyncio.ensure_future(connection.ask(requests.GetStatus()))
+        try:
+            while not answer.done():
+                await asyncio.wait({answer}, timeout=LOOK_S)
+                silent = time.monotonic() - max(asked, self._heard_at)
+                if silent > GONE_S:
+                    raise Refused("no_controller", f"the controller has not answered for {GONE_S:.0f} s")
+                if silent > SILENT_S and self.mirror.connected:
+                    self._lost("the controller does not answer")
+            answer.result()
+            self._heard()
+        finally:
+            answer.cancel()
 
     def _push(self, push: Any) -> None:
         self._heard()
@@ -95,6 +114,10 @@ class Live:
 
     def _heard(self) -> None:
         self.mirror.heard = int(time.time())
+        self._heard_at = time.monotonic()
+        if not self.mirror.connected and self.connection is not None:
+            self.mirror.connected, self.mirror.problem = True, ""
+            self.mirror.version += 1
 
     def _lost(self, problem: str) -> None:
         self.mirror.connected, self.mirror.problem = False, problem

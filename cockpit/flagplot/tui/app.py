@@ -6,13 +6,14 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Protocol
 
 from textual import events
 from textual.app import ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Container
+from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.widgets import Input, TextArea
 
@@ -20,6 +21,7 @@ from flagplot.client.calls import Calls
 from flagplot.client.connection import Connection
 from flagplot.client.mirror import Mirror
 from flagplot.tui import commands
+from flagplot.tui.looks import Looks
 from flagplot.tui.main_view import MainView
 from flagplot.tui.registry import VIEWS, ViewEntry
 from flagplot.tui.screens.base import BaseScreen
@@ -85,13 +87,18 @@ class FlagplotApp(Services):
         live: LiveConnection | None = None,
         read_only: bool = False,
         theme: str | None = None,
+        looks: Looks | None = None,
     ) -> None:
+        self.looks = looks or Looks()
+        self._line_filters = self.looks.filters()
         super().__init__(mirror, calls, clock or (lambda: int(time.time())), read_only)
+        if self.looks.still:
+            self.animation_level = "none"
         self.live = live
         self.views: tuple[ViewEntry, ...] = VIEWS
         self.trail: list[str] = []
         self.draft: dict[str, str] = {}
-        self._theme_wanted = theme
+        self._theme_wanted = theme or ("mono" if self.looks.mono else None)
         self._seen: tuple[int, int, str] = (-1, -1, "")
         self._counted = -1
         self.running = self.pending = 0
@@ -259,6 +266,15 @@ class FlagplotApp(Services):
         base.query_one(TopLine).refresh()
         base.query_one(Hints).refresh()
 
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """What every line passes through before it is sent."""
+        return [*super().get_line_filters(), *self._line_filters]
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """Keep the cursor of a field from blinking where nothing shall move."""
+        if self.looks.still and isinstance(event.widget, (Input, TextArea)):
+            event.widget.cursor_blink = False
+
     def on_resize(self, event: events.Resize) -> None:
         """Say so while the terminal is too small."""
         small = event.size.width < SMALLEST[0] or event.size.height < SMALLEST[1]
@@ -391,7 +407,7 @@ class FlagplotApp(Services):
         yield from commands.palette(self)
 
 
-def run(target: Any, *, read_only: bool = False, theme: str | None = None) -> int:
+def run(target: Any, *, read_only: bool = False, theme: str | None = None, looks: Looks | None = None) -> int:
     """Open the cockpit on a cluster; returns the exit code. Refused without a terminal."""
     from flagplot.client.live import Live
 
@@ -402,6 +418,7 @@ def run(target: Any, *, read_only: bool = False, theme: str | None = None) -> in
             "flagplot queue, nodes and gpus print instead; over ssh, ask for a terminal with -t",
         )
     live = Live(target)
-    app = FlagplotApp(mirror=live.mirror, calls=live.calls, live=live, read_only=read_only, theme=theme)
-    code = app.run(mouse=os.environ.get("FLAGPLOT_MOUSE", "1") != "0")
+    looks = looks or Looks()
+    app = FlagplotApp(mirror=live.mirror, calls=live.calls, live=live, read_only=read_only, theme=theme, looks=looks)
+    code = app.run(mouse=looks.mouse and os.environ.get("FLAGPLOT_MOUSE", "1") != "0")
     return int(code or 0) if app.return_code == 0 else int(app.return_code or 1)

@@ -1,0 +1,50 @@
+"""What changed between two looks at the queue, as sentences: one line for each change, read from top to bottom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from flagplot_wire.hostlist import compress_hosts
+from flagplot_wire.job import Job
+from flagplot_wire.text import clean
+from flagplot_wire.units import format_limit
+
+
+def by_id(jobs: Iterable[Job]) -> dict[str, Job]:
+    """Jobs by the number people write (`41`, `42_3`)."""
+    return {job.display_id: job for job in jobs}
+
+
+def changes(before: Mapping[str, Job], after: Mapping[str, Job]) -> list[str]:
+    """Sentences without control characters: new jobs, changed ones, and those that left, in the order of `after`."""
+    lines = []
+    for name, job in after.items():
+        old = before.get(name)
+        if old is None:
+            lines.append(f"{_who(job)} is new: {_state(job)}")
+        elif old.status.state != job.status.state or old.status.attempt != job.status.attempt:
+            lines.append(f"{_who(job)} is {_state(job)}, was {_word(old)}")
+        elif _word(old) != _word(job):
+            lines.append(f"{_who(job)} is {_word(job)}, was {_word(old)}")
+        elif old.time_limit_s != job.time_limit_s:
+            lines.append(f"{_who(job)} has the time limit {format_limit(job.time_limit_s)}")
+    lines += [f"{_who(job)} left the queue, was {_word(job)}" for name, job in before.items() if name not in after]
+    return [clean(line) for line in lines]
+
+
+def _who(job: Job) -> str:
+    return f"job {job.display_id} ({job.spec.name}) of {job.user}"
+
+
+def _word(job: Job) -> str:
+    if job.status.state == "PENDING" and job.spec.hold:
+        return "held"
+    return job.status.state.value.lower().replace("_", " ")
+
+
+def _state(job: Job) -> str:
+    """The state with where or why."""
+    status = job.status
+    if status.state.ended:
+        return f"{_word(job)}: {status.message}" if status.message else _word(job)
+    return f"{_word(job)} on {compress_hosts(status.allocation.names)}" if status.allocation else _word(job)
