@@ -83,7 +83,7 @@ class Live:
                     await asyncio.wait_for(self._alive(connection), QUIET_S)
 
     async def _alive(self, connection: Connection) -> None:
-        await connection.ask(requests.GetStatus())
+        await connection.ask(requests.GetStatus(agents=False))
         self._heard()
 
     def _push(self, push: Any) -> None:
