@@ -199,8 +199,10 @@ class GetEvents(Struct, frozen=True, omit_defaults=True, tag="events"):
     node: str = ""
 
 
-class GetStatus(Struct, frozen=True, tag="status"):
-    """`ControllerStatus`."""
+class GetStatus(Struct, frozen=True, omit_defaults=True, tag="status"):
+    """`ControllerStatus`; without `agents` it costs the same for any number of nodes."""
+
+    agents: bool = True
 
 
 class Hello(Struct, frozen=True, omit_defaults=True, tag="hello"):

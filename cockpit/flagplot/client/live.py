@@ -91,7 +91,7 @@ class Live:
     async def _alive(self, connection: Connection) -> None:
         """Ask whether the controller is there; tell that it is silent, and give it up after GONE_S."""
         asked = time.monotonic()
-        answer = asyncio.ensure_future(connection.ask(requests.GetStatus()))
+        answer = asyncio.ensure_future(connection.ask(requests.GetStatus(agents=False)))
         try:
             while not answer.done():
                 await asyncio.wait({answer}, timeout=LOOK_S)

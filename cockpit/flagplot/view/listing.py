@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import compress
 from typing import Any, overload
 
 from flagplot.client.mirror import Mirror
@@ -165,17 +166,8 @@ class Listing:
             return
         jobs, texts = mirror.jobs, self._text
         wanted = narrowed or self._filter
-        parts = []
-        for whole in self._all if narrowed is None else self.shown:
-            pairs = list(zip(whole.keys, whole.numbers, strict=True))
-            for word in wanted.words:
-                pairs = [pair for pair in pairs if word in texts[pair[1]]]
-            for test in wanted.tests:
-                pairs = [pair for pair in pairs if test(jobs[pair[1]], texts[pair[1]])]
-            part = Sorted()
-            part.keys, part.numbers = [key for key, _ in pairs], [number for _, number in pairs]
-            parts.append(part)
-        self.shown = (parts[0], parts[1])
+        first, second = self._all if narrowed is None else self.shown
+        self.shown = (_kept(first, wanted, jobs, texts), _kept(second, wanted, jobs, texts))
 
     def _move(self, mirror: Mirror, number: JobNumber) -> None:
         before = self._at.pop(number, None)
@@ -195,3 +187,17 @@ class Listing:
         self._all[part].add(key, number)
         if self.shown is not self._all and self._filter.matches(job, self._text[number]):
             self.shown[part].add(key, number)
+
+
+def _kept(whole: Sorted, wanted: Filter, jobs: dict[JobNumber, Job], texts: dict[JobNumber, str]) -> Sorted:
+    """What passes a filter, in a list of its own. Flags and `compress`, for pairs of 100,000 cost most of a keystroke."""
+    keys, numbers = whole.keys, whole.numbers
+    for word in wanted.words:
+        flags = [word in text for text in map(texts.__getitem__, numbers)]
+        keys, numbers = list(compress(keys, flags)), list(compress(numbers, flags))
+    for test in wanted.tests:
+        flags = [test(jobs[number], texts[number]) for number in numbers]
+        keys, numbers = list(compress(keys, flags)), list(compress(numbers, flags))
+    part = Sorted()
+    part.keys, part.numbers = list(keys), list(numbers)
+    return part

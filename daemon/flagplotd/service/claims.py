@@ -9,6 +9,8 @@ from flagplotd.service.loop import Loop
 
 GRACE_S = 60
 """For a client to come back: its network, or this controller, was away."""
+SEARCH_S = 10
+"""All jobs are looked through for interactive ones at most so often, and only after something happened."""
 
 
 class Claims:
@@ -18,6 +20,8 @@ class Claims:
         self._loop = loop
         self._holders: dict[JobNumber, object] = {}
         self._alone_since: dict[JobNumber, float] = {}
+        self._interactive: set[JobNumber] = set()
+        self._searched = (-1, 0.0)
 
     def take(self, number: JobNumber, holder: object) -> None:
         """A connection claims a job."""
@@ -32,11 +36,16 @@ class Claims:
     def look(self) -> None:
         """End the jobs that nobody has held for a while."""
         state, now = self._loop.state, clock.ticks()
-        there = {
-            number
-            for number in (*state.active, *state.pending)
-            if state.jobs[number].spec.request.launch == "interactive"
-        }
+        seq, when = self._searched
+        if seq < 0 or (state.seq != seq and now - when >= SEARCH_S):
+            self._searched = state.seq, now
+            self._interactive = {
+                number
+                for number in (*state.active, *state.pending)
+                if state.jobs[number].spec.request.launch == "interactive"
+            }
+        known = self._interactive | self._holders.keys()
+        there = {number for number in known if number in state.active or number in state.pending}
         for gone in (self._holders.keys() | self._alone_since.keys()) - there:
             self._holders.pop(gone, None)
             self._alone_since.pop(gone, None)

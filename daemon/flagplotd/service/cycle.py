@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from flagplot_wire.ids import JobNumber
-from flagplot_wire.job import Forecast, Job
+from flagplot_wire.job import Forecast, Job, Why
 from flagplot_wire.replies import Progress
 from flagplotd.core.fairshare import Remembered
 from flagplotd.core.stimuli import Planned
@@ -23,10 +23,21 @@ log = logging.getLogger("flagplotd.cycle")
 DEBOUNCE_S = 0.02
 EVERY_S = 5.0
 """While something is pending a cycle runs this often even if nothing happened."""
+STILL = frozenset(
+    {
+        Why.HELD_USER,
+        Why.HELD_ADMIN,
+        Why.DEPENDENCY,
+        Why.DEPENDENCY_NEVER,
+        Why.ARRAY_LIMIT,
+        Why.PARTITION_DOWN,
+    }
+)
+"""Reasons that only an event takes away. Jobs that wait for these alone need no cycle until something happens."""
 
 
 class Cycle:
-    """Runs cycles when asked. `loaded` is set when the modules are imported, `compiled` when the
+    """Runs cycles when asked, and every `EVERY_S` unless time alone changes nothing. `loaded` is set when the modules are imported, `compiled` when the
     kernels are ready; `last_us` is the last plan's time; `fairshare` remembers the fair tree."""
 
     def __init__(self, loop: Loop, policy: Policy) -> None:
@@ -36,6 +47,7 @@ class Cycle:
         self._wanted = asyncio.Event()
         self._worker = ThreadPoolExecutor(1, "scheduler")
         self._told: dict[JobNumber, Forecast] = {}
+        self._still_at = -1
         self.loaded = asyncio.Event()
         self.compiled = asyncio.Event()
         self.last_us = 0
@@ -60,7 +72,8 @@ class Cycle:
                 async with asyncio.timeout(EVERY_S):
                     await self._wanted.wait()
             except TimeoutError:
-                if not (self._loop.state.pending or self._loop.state.suspended):
+                state = self._loop.state
+                if not (state.pending or state.suspended) or state.seq == self._still_at:
                     continue
             await asyncio.sleep(max(DEBOUNCE_S, min(2 * self.last_us / 1e6, 2.0)))
             self._wanted.clear()
@@ -109,11 +122,12 @@ class Cycle:
         state = self._loop.state
         if not (state.pending or state.suspended or self._told):
             return
-        snapshot = self.snapshot()
+        snapshot, seq = self.snapshot(), state.seq
         started = clock.ticks()
         planned: Planned = await self.in_worker(lambda: _plan(snapshot, self.policy))
         self.last_us = int((clock.ticks() - started) * 1e6)
         await self._loop.ask(planned)
+        self._still_at = seq if still(snapshot.waiting, snapshot.idle_forecasts) and not state.suspended else -1
         self._tell()
 
     def _tell(self) -> None:
@@ -122,6 +136,11 @@ class Cycle:
             for changes in difference(self._told, forecasts):
                 self._loop.hub.push(changes)
         self._told = forecasts
+
+
+def still(waiting: Sequence[object], idle: Iterable[Forecast]) -> bool:
+    """True when no job may start, nor will by the time alone."""
+    return not waiting and all(reason.why in STILL for one in idle for reason in one.reasons)
 
 
 def _plan(snapshot: Any, policy: Policy) -> Planned:

@@ -56,3 +56,25 @@ def test_a_job_that_nobody_holds_ends_after_a_while(monkeypatch: pytest.MonkeyPa
     now += 10 * claims.GRACE_S
     watch.look()
     assert len(posts.posted) == 1 and drive.job(held).status.state == "CANCELLED"
+
+
+def test_while_nothing_happens_jobs_are_not_searched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(clock, "ticks", lambda: now)
+    drive = Driver()
+    posts = Posts(drive)
+    watch = claims.Claims(cast(Loop, posts))
+    watch.look()
+    seq = drive.state.seq
+    late = drive.submit(launch="interactive")
+    drive.state.seq = seq
+    now += claims.SEARCH_S
+    watch.look()
+    now += claims.GRACE_S + 1
+    watch.look()
+    assert posts.posted == [], "no event, no search"
+    drive.state.seq = seq + 1
+    watch.look()
+    now += claims.GRACE_S + 1
+    watch.look()
+    assert [one.job for one in posts.posted] == [str(late)]

@@ -15,7 +15,7 @@ from flagplotd.core.state import State
 from flagplotd.service.context import Asking, Server
 
 
-async def handle(asking: Asking, _request: GetStatus) -> ControllerStatus:
+async def handle(asking: Asking, request: GetStatus) -> ControllerStatus:
     """Numbers of now; arrays count once while elements wait."""
     server = asking.server
     await server.loop.settled()
@@ -37,8 +37,12 @@ async def handle(asking: Asking, _request: GetStatus) -> ControllerStatus:
         host_key=server.host_key,
         memory_mib=_memory_mib(),
         last_cycle_us=server.cycle.last_us,
-        agents=tuple(_agent(server, state, node) for node in sorted(state.nodes.values(), key=_by_name)),
+        agents=_agents(server, state) if request.agents else (),
     )
+
+
+def _agents(server: Server, state: State) -> tuple[AgentStatus, ...]:
+    return tuple(_agent(server, state, node) for node in sorted(state.nodes.values(), key=_by_name))
 
 
 def _by_name(node: Node) -> tuple[tuple[int, int, str], ...]:
