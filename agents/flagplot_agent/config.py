@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
+
+from flagplot_agent.settings import Site
 
 
 class Config(Struct, frozen=True):
@@ -24,3 +26,4 @@ class Config(Struct, frozen=True):
     simulate: Path | None = None
     lease_s: int = 0
     keep_attempts: int = 200
+    site: Site = field(default_factory=Site)

@@ -189,6 +189,8 @@ class Agent:
                             asyncio.create_task(link.serve_streams(self.streams, body.streams_key)),
                         ]
                         log.info("connected to %s, epoch %s", body.cluster, body.epoch)
+                        for key in list(self.state.running):
+                            await self.tell_started(key)
                     else:
                         await self.handle(body)
             finally:
@@ -348,6 +350,7 @@ class Agent:
         recipe = recipe_of(
             launch, self.sampler.inventory, account, script, sorted(os.sched_getaffinity(0)), int(time.time())
         )
+        recipe = msgspec.structs.replace(recipe, pids_max=self.config.site.pids_max)
         stdout, stderr, _ = output_paths(launch, self.config.node, recipe.tasks[0].rank if recipe.tasks else 0)
         start: dict[str, Any] = {
             "recipe": msgspec.to_builtins(recipe),

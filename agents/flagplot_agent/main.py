@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from flagplot_agent.config import Config
+from flagplot_agent.settings import read_site
 from flagplot_wire import __version__
 from flagplot_wire.errors import Exit, Refused
 
@@ -34,6 +35,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--host-key", type=Path, required=True, help="the controller's public host key")
     run.add_argument("--simulate", type=Path, help="TOML file that describes hardware to simulate")
     run.add_argument("--lease", type=int, default=0, help="end jobs after so many seconds without the controller")
+    run.add_argument("--config", type=Path, help="TOML file of the site: hooks, health checks, access, containers")
     show = commands.add_parser("inventory", help="print what this machine has, as JSON")
     show.add_argument("--simulate", type=Path, help="TOML file that describes hardware to simulate")
     return top
@@ -63,7 +65,7 @@ def main(argv: list[str]) -> int:
     folder: Path = options.dir.absolute()
     config = Config(
         folder, options.node, host or "127.0.0.1", int(port), options.key, options.host_key, options.controller_file,
-        options.simulate, options.lease,
+        options.simulate, options.lease, site=read_site(options.config),
     )  # fmt: skip
     for what, path in (("--key", config.key), ("--host-key", config.host_key)):
         if not path.is_file():

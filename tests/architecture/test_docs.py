@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import msgspec
 import pytest
 
 from flagplot import theming
@@ -18,6 +19,7 @@ from flagplot.cli.update import _KEYS
 from flagplot.script.options import OPTIONS
 from flagplot_agent.launch import recipe
 from flagplot_agent.main import parser
+from flagplot_agent.settings import Site
 from flagplot_wire.errors import Exit
 from flagplotd import config
 from flagplotd.core.keys import KEYS
@@ -76,6 +78,18 @@ def test_agent_options() -> None:
         assert stands(name, page)
         for option in sub._actions:
             assert all(stands(word, page) for word in option.option_strings), option.option_strings
+
+
+def test_agent_configuration() -> None:
+    page = text("flagplot-agent.8")
+    missing, todo = [], [Site]
+    while todo:
+        for found in msgspec.structs.fields(todo.pop()):
+            if not stands(found.name, page):
+                missing.append(found.name)
+            if isinstance(found.type, type) and issubclass(found.type, msgspec.Struct):
+                todo.append(found.type)
+    assert missing == []
 
 
 def test_script_options() -> None:

@@ -19,6 +19,8 @@ import pytest
 from support.cluster import BIN, Cluster, wait_until
 from support.terminal import Terminal as Screen
 
+from flagplot_wire.hostlist import expand_hosts
+
 RUN = str(BIN / "flagplot")
 
 
@@ -426,3 +428,14 @@ def test_key_s_opens_a_shell_and_brings_the_cockpit_back(fleet: Cluster, held: i
         screen.wait_for("job " + str(held), "Detail")
         screen.keys("@")
         screen.wait_for(f"flagplot shell {held}", "ended with 0")
+
+
+def test_show_job_tells_what_is_enforced_and_what_is_not(fleet: Cluster, held: int) -> None:
+    found = fleet.job(held)
+    told = found["confined"]
+    assert sum(len(expand_hosts(one["nodes"])) for one in told) == len(found["nodes"]) == 2
+    assert all("not bound to CPUs: the node's CPUs are simulated" in one["notes"] for one in told)
+    text = fleet.run("show", "job", str(held)).stdout
+    assert f"on {told[0]['nodes']}: enforced " in text and "\n  not bound to CPUs" in text
+    if os.getuid() == 0 and Path("/sys/fs/cgroup/pids").is_dir():
+        assert "pids" in told[0]["enforced"]

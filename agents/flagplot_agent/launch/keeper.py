@@ -148,9 +148,14 @@ class Keeper:
 
     def start(self, name: str, recipe: dict[str, Any]) -> None:
         """Fork every task; `advance` hears what becomes of them."""
-        group = self.groups.create(name, recipe["memory_mib"], recipe["cpus"], recipe["denied"])
+        mems = recipe.get("mems", [])
+        group = self.groups.create(
+            name, recipe["memory_mib"], recipe["cpus"], recipe["denied"], mems, recipe.get("pids_max", 0)
+        )
         if "cpuset" not in group.enforced and recipe["cpus"]:
             group.enforced.append("affinity")
+            if mems:
+                group.enforced.append("mempolicy")
         one = self.running[name] = Running(name, recipe, group)
         one.start_by += START_S
         try:
