@@ -346,6 +346,7 @@ class Agent:
         """The durable part of a start."""
         name = f"{launch.number}.{launch.attempt}"
         account = account_of(launch)
+        check_first_line(launch.payload.script)
         script = str(self.journal.path(name) / "script")
         recipe = recipe_of(
             launch, self.sampler.inventory, account, script, sorted(os.sched_getaffinity(0)), int(time.time())
@@ -419,6 +420,14 @@ class Agent:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def check_first_line(script: str) -> None:
+    """Refuse what the kernel would report as a missing interpreter."""
+    if script.partition("\n")[0].endswith("\r"):
+        raise Refused(
+            "bad_script", "user: line 1 of the script has a DOS line break (CR LF): convert it with sed 's/\\r$//'"
+        )
 
 
 def _stored_epoch(folder: Path) -> int:

@@ -41,6 +41,8 @@ class Running:
         self.cause = ""
         self.exit_code: int | None = None
         self.signal = 0
+        self.asked = False
+        """True after SIGTERM by order, until SIGKILL."""
         self.message = ""
         self.cpu_ms = 0
         self.memory_peak_mib = 0
@@ -91,6 +93,10 @@ class Running:
                 except (ProcessLookupError, PermissionError):
                     continue
             stopped |= fresh
+
+    def add(self, words: str) -> None:
+        """Add to the sentence that its owner gets."""
+        self.message = f"{self.message}; {words}" if self.message else words
 
     def say(self, text: str) -> None:
         """Tell the job's owner in its standard error why it ends."""

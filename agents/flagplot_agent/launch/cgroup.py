@@ -79,6 +79,19 @@ class Group:
             return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
         return 0
 
+    def pids_refused(self) -> bool:
+        """True when a fork failed because of the group's limit of processes."""
+        for folder in self.folders:
+            try:
+                return any(
+                    line.startswith("max ") and line != "max 0"
+                    for line in (folder / "pids.events").read_text().splitlines()
+                )
+            except OSError:
+                # Another controller's folder, or none that is counted.
+                continue
+        return False
+
     def remove(self) -> bool:
         """Remove the folders; False when the kernel still holds one, then try again later."""
         gone = True

@@ -35,6 +35,11 @@ START_S = 60.0
 UNKILLABLE_S = 60.0
 """For processes to die of SIGKILL; then the attempt ends without them, and says so."""
 RETRY_S = 1.0
+EXIT_WORDS = {
+    126: "a command could not be executed (exit code 126): its output tells which",
+    127: "a command was not found (exit code 127): its output tells which",
+}
+"""What shells say by an exit code."""
 IDLE_S = 30.0
 """Without agent and without jobs for so long a keeper ends; an agent starts another."""
 
@@ -222,6 +227,7 @@ class Keeper:
             if kill_wait_s > 0:
                 one.kill(signal.SIGTERM)
                 one.kill(signal.SIGCONT)
+                one.asked = True
         wanted = now + kill_wait_s
         one.kill_at = wanted if one.kill_at is None else min(one.kill_at, wanted)
 
@@ -262,9 +268,13 @@ class Keeper:
         now = time.monotonic()
         for one in list(self.running.values()):
             if one.kill_at is not None and now >= one.kill_at:
+                if one.asked and one.pids:
+                    one.add("it did not end by SIGTERM and was killed")
+                    one.asked = False
                 one.kill(signal.SIGKILL)
                 one.kill_at = now + 1.0
             elif one.deadline_s and not one.cause and now >= one.began + one.deadline_s:
+                one.add(f"its time limit of {one.deadline_s} s was over")
                 self.stop(one, "timeout", one.recipe["kill_wait_s"], "")
             if one.starting and now >= one.start_by:
                 one.start_by = now + START_S
@@ -284,7 +294,7 @@ class Keeper:
                 one.settle_by = now + UNKILLABLE_S
             if now >= one.settle_by:
                 pids = ", ".join(map(str, sorted(left)[:10]))
-                one.message = f"{one.message + '; ' if one.message else ''}could not kill its processes {pids}"
+                one.add(f"could not kill its processes {pids}")
                 self.finish(one)
                 continue
             one.kill(signal.SIGKILL)
@@ -299,6 +309,10 @@ class Keeper:
             one.cause = "oom"
             one.message = f"out of memory: its limit of {limit} MiB was reached, the kernel killed {killed} process(es)"
             one.say(f"OUT OF MEMORY: ITS LIMIT OF {limit} MiB WAS REACHED")
+        if one.group.pids_refused():
+            one.add(f"its limit of {one.recipe['pids_max']} processes and threads was reached")
+        if not one.cause and one.exit_code in EXIT_WORDS:
+            one.add(EXIT_WORDS[one.exit_code])
         if one.stderr >= 0:
             os.close(one.stderr)
         if not one.group.remove():
