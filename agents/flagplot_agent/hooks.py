@@ -110,8 +110,9 @@ class Around:
                 program, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT, env=environment, cwd="/", start_new_session=True, limit=READ_LIMIT,
             )  # fmt: skip
-        except OSError as wrong:
-            raise HookFailed(f"{what} {program} cannot be executed: {wrong.strerror}") from wrong
+        except (OSError, ValueError) as wrong:
+            why = wrong.strerror if isinstance(wrong, OSError) else wrong
+            raise HookFailed(f"{what} {program} cannot be executed: {why}") from wrong
         self._running[name] = process
         said = bytearray()
         try:
