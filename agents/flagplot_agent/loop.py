@@ -16,6 +16,7 @@ from typing import Any
 import asyncssh
 import msgspec
 
+from flagplot_agent.access import AccessDoor
 from flagplot_agent.config import Config
 from flagplot_agent.hooks import Around
 from flagplot_agent.keeperline import KeeperLine
@@ -69,11 +70,13 @@ class Agent:
         self.streams = Streams(self.serve_stream)
         self.door = NodeDoor(config.folder, self.streams)
         self.door.uid_of = self.uid_of
+        self.access = AccessDoor(config.folder, self.job_of)
 
     async def run(self) -> None:
         """Find or start the keeper, then serve the controller until told to leave."""
         self.read_journal()
         await self.door.open()
+        await self.access.open()
         background = [asyncio.create_task(self.keeper.run()), asyncio.create_task(self.watch_lease())]
         pause = 0.2
         try:
@@ -91,6 +94,7 @@ class Agent:
         finally:
             # The jobs go on: the keeper leaves when the last of them has ended.
             await self.door.close()
+            await self.access.close()
             await self.keeper.leave()
             for task in background:
                 task.cancel()
@@ -299,6 +303,18 @@ class Agent:
         """The uid that a job runs as here; None where it does not run."""
         found = next((key for key in self.state.running if key[0] == number), None)
         return int(self._launches[found]["recipe"]["uid"]) if found is not None else None
+
+    def job_of(self, uid: int) -> tuple[int, list[str]] | None:
+        """The job of a uid that started last here, and the files to join its control groups by; None without one."""
+        theirs = [
+            (started, key)
+            for key, started in self.state.running.items()
+            if started and key in self._begun and self._launches[key]["recipe"]["uid"] == uid
+        ]
+        if not theirs:
+            return None
+        key = max(theirs)[1]
+        return key[0], list(self._begun[key].get("joins", ()))
 
     async def serve_stream(self, stream: NodeStream, call: Any) -> None:
         """Connect a stream to what the controller wants it for."""

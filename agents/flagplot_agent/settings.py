@@ -23,11 +23,18 @@ class Hooks(Struct, frozen=True, forbid_unknown_fields=True):
     timeout_s: Seconds = 60
 
 
+class Access(Struct, frozen=True, forbid_unknown_fields=True):
+    """Who may log in by SSH without a job here."""
+
+    exempt: tuple[str, ...] = ("root",)
+
+
 class Site(Struct, frozen=True, forbid_unknown_fields=True):
     """The whole file. `pids_max` is how many processes and threads a job may have on the node (0: no limit)."""
 
     pids_max: Annotated[int, Meta(ge=0)] = 8192
     hooks: Hooks = field(default_factory=Hooks)
+    access: Access = field(default_factory=Access)
 
 
 def read_site(path: Path | None) -> Site:

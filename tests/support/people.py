@@ -22,7 +22,7 @@ def person(name: str = "fp", groups: tuple[str, ...] = ("more",)) -> Iterator[pw
             made.append(["groupdel", group])
         words = ["-G", ",".join(extra)] if extra else []
         subprocess.run(["useradd", "--no-create-home", "--user-group", "-s", "/bin/sh", *words, user], check=True)
-        made.append(["userdel", user])
+        made.append(["userdel", "-f", user])
         yield pwd.getpwnam(user)
     finally:
         for command in reversed(made):
