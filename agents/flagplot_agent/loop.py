@@ -21,6 +21,7 @@ from flagplot_agent.config import Config
 from flagplot_agent.hooks import Around
 from flagplot_agent.keeperline import KeeperLine
 from flagplot_agent.launch.account import account_of
+from flagplot_agent.launch.containers import contain
 from flagplot_agent.launch.journal import Journal, key_of, write_durably
 from flagplot_agent.launch.output import read_as
 from flagplot_agent.launch.recipe import output_paths, recipe_of
@@ -399,8 +400,10 @@ class Agent:
             "gpus": msgspec.to_builtins(launch.allocation.nodes[launch.node_index].gpus),
             "hooks": hooks_environment(launch, self.sampler.inventory, account),
         }
-        for task in start["recipe"]["tasks"]:
+        tasks = start["recipe"]["tasks"]
+        for task in tasks:
             add_site(task["environment"], self.config)
+        contain(tasks, recipe, launch, self.sampler.inventory, site.containers.engines)
         self.journal.begin(name, start, launch.payload.script, account.uid)
         self._launches[launch.number, launch.attempt] = start
         self.state.running[launch.number, launch.attempt] = 0

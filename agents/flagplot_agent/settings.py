@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Struct, field
@@ -29,12 +29,19 @@ class Access(Struct, frozen=True, forbid_unknown_fields=True):
     exempt: tuple[str, ...] = ("root",)
 
 
+class Containers(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which programs run containers; the first that is installed does."""
+
+    engines: tuple[Literal["podman", "apptainer", "enroot"], ...] = ("podman", "apptainer", "enroot")
+
+
 class Site(Struct, frozen=True, forbid_unknown_fields=True):
     """The whole file. `pids_max` is how many processes and threads a job may have on the node (0: no limit)."""
 
     pids_max: Annotated[int, Meta(ge=0)] = 8192
     hooks: Hooks = field(default_factory=Hooks)
     access: Access = field(default_factory=Access)
+    containers: Containers = field(default_factory=Containers)
 
 
 def read_site(path: Path | None) -> Site:

@@ -238,6 +238,9 @@ class JobSpec(Struct, frozen=True, omit_defaults=True, gc=False):
     nice: int = 0
     script_name: str = ""
     command: str = ""
+    container_image: str = ""
+    container_mounts: str = ""
+    container_workdir: str = ""
 
 
 class Payload(Struct, frozen=True, omit_defaults=True):
