@@ -18,7 +18,6 @@ import msgspec
 
 from flagplot_agent.access import AccessDoor
 from flagplot_agent.config import Config
-from flagplot_agent.hooks import Around
 from flagplot_agent.keeperline import KeeperLine
 from flagplot_agent.launch.account import account_of
 from flagplot_agent.launch.containers import contain
@@ -32,7 +31,6 @@ from flagplot_agent.steps.ports import serve_port
 from flagplot_agent.steps.site import NodeDoor, add_site
 from flagplot_agent.steps.steps import Steps
 from flagplot_agent.steps.streams import NodeStream, Streams
-from flagplot_agent.surround import Surround, hooks_environment
 from flagplot_agent.telemetry.jobs import job_processes
 from flagplot_agent.telemetry.sampler import Sampler
 from flagplot_wire import PROTOCOL_VERSION, __version__
@@ -65,8 +63,6 @@ class Agent:
         self._standing: dict[Key, dict[str, dict[str, Any]]] = {}
         """Stops and extensions of what runs, for a keeper that comes after this one."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self.around = Around(config.site.hooks)
-        self.surround = Surround(self)
         self.steps = Steps(self)
         self.streams = Streams(self.serve_stream)
         self.door = NodeDoor(config.folder, self.streams)
@@ -108,12 +104,12 @@ class Agent:
             begun = self.journal.begun_of(name)
             if begun is not None:
                 self._begun[key] = begun
-            end, acknowledged = self.journal.end_of(name), self.journal.acknowledged(name)
-            if end is None or (not acknowledged and self.surround.owes(name)):
+            end = self.journal.end_of(name)
+            if end is None:
                 self.state.running[key] = begun["started"] if begun else 0
             else:
-                self.state.end(_end_of(key, {**end, **(self.journal.epilog_of(name) or {})}))
-                if acknowledged:
+                self.state.end(_end_of(key, end))
+                if self.journal.acknowledged(name):
                     self.state.acknowledge(*key)
 
     async def keeper_said(self, event: dict[str, Any]) -> None:
@@ -136,10 +132,9 @@ class Agent:
             if self.journal.end_of(name) is not None:
                 await self.ended(name)
             elif self.journal.begun_of(name) is None:
-                self.start(key)
-            else:
-                for order in self._standing.get(key, {}).values():
-                    self.keeper.order(**order)
+                self.keeper.order(do="start", name=name, recipe=self._launches[key]["recipe"])
+            for order in self._standing.get(key, {}).values():
+                self.keeper.order(**order)
 
     async def ended(self, name: str) -> None:
         """The keeper journalled an end: pass it on; it is repeated until acknowledged."""
@@ -147,10 +142,7 @@ class Agent:
         await self.steps.job_ended(*key)
         found = self.journal.end_of(name)
         if found is not None and key not in self.state.ended:
-            outcome = await self.surround.conclude(key, found)
-            if outcome is None or key in self.state.ended:
-                return
-            self.state.end(_end_of(key, {**found, **outcome}))
+            self.state.end(_end_of(key, found))
             self._begun.pop(key, None)
             self._standing.pop(key, None)
             await self.send(al.Ended(self.state.ended[key]))
@@ -292,14 +284,6 @@ class Agent:
         """What the keeper noted of a running attempt; None while it has not started it."""
         return self._begun.get(key) if self.state.running.get(key) else None
 
-    def written(self, key: Key) -> dict[str, Any]:
-        """What was written down of an attempt at its start."""
-        return self._launches[key]
-
-    def stop_stands(self, key: Key) -> bool:
-        """True when the attempt is to end."""
-        return "stop" in self._standing.get(key, {})
-
     def uid_of(self, number: int) -> int | None:
         """The uid that a job runs as here; None where it does not run."""
         found = next((key for key in self.state.running if key[0] == number), None)
@@ -347,7 +331,6 @@ class Agent:
                 self.stand(key, do="extend", deadline_s=body.deadline_s)
         elif key in self.state.running:
             self.stand(key, do="stop", kill_wait_s=body.kill_wait_s, reason=body.reason)
-            self.surround.cancel(key)
         elif key in self.state.ended:
             await self.send(al.Ended(self.state.ended[key]))
         else:
@@ -385,20 +368,13 @@ class Agent:
         recipe = recipe_of(
             launch, self.sampler.inventory, account, script, sorted(os.sched_getaffinity(0)), int(time.time())
         )
-        site = self.config.site
-        recipe = msgspec.structs.replace(
-            recipe,
-            pids_max=site.pids_max,
-            task_prolog=list(site.hooks.task_prolog),
-            hook_timeout_s=site.hooks.timeout_s,
-        )
+        recipe = msgspec.structs.replace(recipe, pids_max=self.config.site.pids_max)
         stdout, stderr, _ = output_paths(launch, self.config.node, recipe.tasks[0].rank if recipe.tasks else 0)
         start: dict[str, Any] = {
             "recipe": msgspec.to_builtins(recipe),
             "stdout": stdout,
             "stderr": stderr,
             "gpus": msgspec.to_builtins(launch.allocation.nodes[launch.node_index].gpus),
-            "hooks": hooks_environment(launch, self.sampler.inventory, account),
         }
         tasks = start["recipe"]["tasks"]
         for task in tasks:
@@ -407,20 +383,7 @@ class Agent:
         self.journal.begin(name, start, launch.payload.script, account.uid)
         self._launches[launch.number, launch.attempt] = start
         self.state.running[launch.number, launch.attempt] = 0
-        self.start((launch.number, launch.attempt))
-
-    def start(self, key: Key) -> None:
-        """Have an attempt that is written down started, after what the site wants done before."""
-        if self.around.before:
-            self._spawn(self.surround.prepare(key))
-        else:
-            self.order_start(key, self._launches[key]["recipe"])
-
-    def order_start(self, key: Key, recipe: dict[str, Any]) -> None:
-        """Have the keeper start it; orders that came meanwhile follow."""
-        self.keeper.order(do="start", name=f"{key[0]}.{key[1]}", recipe=recipe)
-        for order in self._standing.get(key, {}).values():
-            self.keeper.order(**order)
+        self.keeper.order(do="start", name=name, recipe=start["recipe"])
 
     async def fail(self, launch: al.Launch, message: str) -> None:
         """A start that came to nothing, where nothing could be written down."""

@@ -29,8 +29,7 @@ class AttemptEnd(Struct, frozen=True, omit_defaults=True):
     """How an attempt ended on one node.
 
     `cause` is `exited` (see `exit_code`, `signal`), `timeout`, `stopped` (by order), `oom`, `launch_failed`
-    (`message` names what and why), or `lost` (found gone after a reboot or a keeper's death). `drain` says why the
-    node should take no more jobs (empty: it may).
+    (`message` names what and why), or `lost` (found gone after a reboot or a keeper's death).
     """
 
     number: JobNumber
@@ -43,7 +42,6 @@ class AttemptEnd(Struct, frozen=True, omit_defaults=True):
     message: str = ""
     cpu_ms: int = 0
     memory_peak_mib: int = 0
-    drain: str = ""
 
 
 class AgentHello(Struct, frozen=True, omit_defaults=True, tag="agent_hello"):

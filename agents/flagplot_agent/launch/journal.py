@@ -1,8 +1,8 @@
 """The attempts of a node on disk: written before exec, ended durably, kept until acknowledged.
 
 Standard library only. One folder `NUMBER.ATTEMPT` each: `start.json` (before exec), `begun.json` (by the keeper:
-before the first fork, again with the pids), `limit.json` (a changed time limit), `end.json`, `epilog.json` where there
-are epilogs or plugins and they have run, and `acked` once the controller has the end. Only `start.json` and `end.json` must outlive the machine's crash, so only they are synced.
+before the first fork, again with the pids), `limit.json` (a changed time limit), `end.json`, and `acked` once the
+controller has the end. Only `start.json` and `end.json` must outlive the machine's crash, so only they are synced.
 """
 
 from __future__ import annotations
@@ -79,14 +79,6 @@ class Journal:
     def end_of(self, name: str) -> dict[str, Any] | None:
         """An attempt's end; None while it has none."""
         return _read(self.path(name) / "end.json")
-
-    def note_epilog(self, name: str, outcome: dict[str, Any]) -> None:
-        """Remember that the epilogs have run; `drain` says why the node should drain (empty: all is well)."""
-        _write(self.path(name) / "epilog.json", outcome, durable=False)
-
-    def epilog_of(self, name: str) -> dict[str, Any] | None:
-        """What `note_epilog` wrote; None while they have not run."""
-        return _read(self.path(name) / "epilog.json")
 
     def acknowledge(self, name: str) -> None:
         """The controller has the end; the folder stays for a while, so that a repeated start is recognised."""

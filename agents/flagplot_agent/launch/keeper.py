@@ -162,7 +162,7 @@ class Keeper:
             if mems:
                 group.enforced.append("mempolicy")
         one = self.running[name] = Running(name, recipe, group)
-        one.start_by += START_S + len(recipe.get("task_prolog", ())) * recipe.get("hook_timeout_s", 0)
+        one.start_by += START_S
         try:
             # Before the first fork: a keeper after us must know that something may have been started.
             self.journal.note_begun(name, one.begun(self.boot, {}))

@@ -39,7 +39,7 @@ class Recipe(Struct, frozen=True):
     Times are seconds; a `deadline_s` of 0 is no limit. `cpus` are the CPU ids to run on (empty: not bound),
     `memory_mib` is what the node's part may use (0: no limit), `denied` the devices of GPUs that it does not hold.
     `umask` and the soft `limits` are the submitter's; `mems` are the NUMA nodes of the CPUs (empty: not bound).
-    `pids_max` is how many processes and threads it may have (0: no limit). Each `task_prolog` may take `hook_timeout_s`.
+    `pids_max` is how many processes and threads it may have (0: no limit).
     """
 
     number: int
@@ -61,8 +61,6 @@ class Recipe(Struct, frozen=True):
     limits: dict[str, int] = {}
     mems: list[int] = []
     pids_max: int = 0
-    task_prolog: list[str] = []
-    hook_timeout_s: int = 0
 
 
 class Account(Struct, frozen=True):

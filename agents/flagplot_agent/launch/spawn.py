@@ -17,12 +17,9 @@ import resource
 import signal
 import socket
 import stat
-import subprocess
 import termios
 import time
 from typing import Any, NoReturn
-
-from flagplot_agent.launch.hookwords import obey_task_prolog
 
 USER_FAULT = "user: "
 _BUSY_TRIES = 20
@@ -104,7 +101,6 @@ def _become(recipe: dict[str, Any], task: dict[str, Any], joins: list[str], chan
             os.dup2(descriptor, target, inheritable=True)
         if recipe.get("pty"):
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-        task = {**task, "environment": _after_task_prologs(recipe, task["environment"])}
         socket.send_fds(channel, [b"ok"], [2])
         low = 3
         for kept in sorted({channel.fileno(), script} - {-1}):
@@ -237,28 +233,6 @@ def _execute_step(program: str, argv: list[str], environment: dict[str, str]) ->
     except OSError as wrong:
         fault = USER_FAULT if wrong.errno in (errno.ENOENT, errno.ENOEXEC, errno.EACCES, errno.E2BIG) else ""
         raise LaunchError(f"{fault}cannot execute {program}: {wrong.strerror}") from wrong
-
-
-def _after_task_prologs(recipe: dict[str, Any], environment: dict[str, str]) -> dict[str, str]:
-    """Run the site's task prologs as the user, in the job's groups and with its outputs; the environment after them."""
-    for program in recipe.get("task_prolog", ()):
-        context = {"SLURM_SCRIPT_CONTEXT": "prolog_task", "SLURM_TASK_PID": str(os.getpid())}
-        wait_s = recipe["hook_timeout_s"]
-        try:
-            done = subprocess.run(
-                [program], env={**environment, **context}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                timeout=wait_s, check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired as late:
-            raise LaunchError(f"the task prolog {program} did not end within {wait_s} s") from late
-        except OSError as wrong:
-            raise LaunchError(f"the task prolog {program} cannot be executed: {wrong.strerror}") from wrong
-        if done.returncode:
-            raise LaunchError(f"the task prolog {program} failed with exit code {done.returncode}")
-        environment, lines = obey_task_prolog(done.stdout.decode("utf-8", "surrogateescape"), environment)
-        for line in lines:
-            os.write(1, f"{line}\n".encode("utf-8", "surrogateescape"))
-    return environment
 
 
 def _enter(work_dir: str) -> None:

@@ -106,12 +106,10 @@ class Steps:
             for kind, indices in (("cpu", task["cpus"] if task["bound"] else []), ("gpu", task["gpus"]))
             for index in indices
         )
-        hooks = self._agent.config.site.hooks
-        recipe = step_recipe(
+        return step_recipe(
             call, self._agent.sampler.inventory, account_of(call.launch), sorted(os.sched_getaffinity(0)), used, joins,
             lambda environment: add_site(environment, self._agent.config), int(time.time()),
         )  # fmt: skip
-        return {**recipe, "task_prolog": list(hooks.task_prolog), "hook_timeout_s": hooks.timeout_s}
 
     async def _start(self, recipe: dict[str, Any], client: socket.socket) -> Running:
         plan = os.memfd_create("step", os.MFD_CLOEXEC)
