@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from flagplot_agent.settings import read_site
+from flagplot_agent.settings import read_settings
 from flagplot_wire.errors import Exit, Refused
 
 log = logging.getLogger("flagplot-agent")
@@ -77,7 +77,8 @@ def pam_check(folder: Path, config: Path | None, environment: Mapping[str, str],
     user = environment.get("PAM_USER", "")
     if not user:
         raise Refused("usage", "PAM_USER is not set", "pam-check is for a line with pam_exec.so")
-    if user in read_site(config).access.exempt:
+    settings = read_settings(config or folder / "agent.toml", required=config is not None)
+    if user in settings.access.exempt:
         return Exit.OK
     try:
         uid = pwd.getpwnam(user).pw_uid

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from msgspec import Struct, field
+from msgspec import Struct
 
-from flagplot_agent.settings import Site
+from flagplot_agent.settings import Settings
 
 
 class Config(Struct, frozen=True):
@@ -26,4 +26,4 @@ class Config(Struct, frozen=True):
     simulate: Path | None = None
     lease_s: int = 0
     keep_attempts: int = 200
-    site: Site = field(default_factory=Site)
+    settings: Settings = Settings()

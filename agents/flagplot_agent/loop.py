@@ -18,6 +18,9 @@ import msgspec
 
 from flagplot_agent.access import AccessDoor
 from flagplot_agent.config import Config
+from flagplot_agent.health.watch import Watch
+from flagplot_agent.hooks.hooks import Hooks
+from flagplot_agent.hooks.words import hook_job
 from flagplot_agent.keeperline import KeeperLine
 from flagplot_agent.launch.account import account_of
 from flagplot_agent.launch.containers import contain
@@ -31,6 +34,7 @@ from flagplot_agent.steps.ports import serve_port
 from flagplot_agent.steps.site import NodeDoor, add_site
 from flagplot_agent.steps.steps import Steps
 from flagplot_agent.steps.streams import NodeStream, Streams
+from flagplot_agent.telemetry.inventory import libraries
 from flagplot_agent.telemetry.jobs import job_processes
 from flagplot_agent.telemetry.sampler import Sampler
 from flagplot_wire import PROTOCOL_VERSION, __version__
@@ -42,6 +46,8 @@ from flagplot_wire.streams import ConnectPort, ConnectStep
 log = logging.getLogger("flagplot-agent")
 SILENCE_S = 40.0
 """A line may have been dead for so long before it was seen to be (keepalives of `Link`)."""
+LIBRARIES_S = 3600.0
+"""Programs are upgraded while agents run."""
 LAST_ACKS_S = 5.0
 """For the controller to acknowledge the last ends of an agent that leaves with its jobs."""
 
@@ -68,6 +74,8 @@ class Agent:
         self.door = NodeDoor(config.folder, self.streams)
         self.door.uid_of = self.uid_of
         self.access = AccessDoor(config.folder, self.job_of)
+        self.watch = Watch(config)
+        self.hooks = Hooks(config.settings.hooks, self.journal, self.order_start, self.why_stopped, self.ended)
 
     async def run(self) -> None:
         """Find or start the keeper, then serve the controller until told to leave."""
@@ -105,7 +113,7 @@ class Agent:
             if begun is not None:
                 self._begun[key] = begun
             end = self.journal.end_of(name)
-            if end is None:
+            if end is None or self.hooks.owed(name, self._launches[key]):
                 self.state.running[key] = begun["started"] if begun else 0
             else:
                 self.state.end(_end_of(key, end))
@@ -130,9 +138,10 @@ class Agent:
         for key in list(self.state.running):
             name = f"{key[0]}.{key[1]}"
             if self.journal.end_of(name) is not None:
-                await self.ended(name)
-            elif self.journal.begun_of(name) is None:
-                self.keeper.order(do="start", name=name, recipe=self._launches[key]["recipe"])
+                self._spawn(self.ended(name))
+                continue
+            if self.journal.begun_of(name) is None:
+                self.hooks.start(name, self._launches[key])
             for order in self._standing.get(key, {}).values():
                 self.keeper.order(**order)
 
@@ -141,11 +150,24 @@ class Agent:
         key = key_of(name)
         await self.steps.job_ended(*key)
         found = self.journal.end_of(name)
+        if found is not None and key in self.state.running:
+            found = await self.hooks.after(name, self._launches[key], found)
         if found is not None and key not in self.state.ended:
             self.state.end(_end_of(key, found))
             self._begun.pop(key, None)
             self._standing.pop(key, None)
             await self.send(al.Ended(self.state.ended[key]))
+
+    def order_start(self, name: str, recipe: dict[str, Any]) -> None:
+        """Have the keeper start an attempt, and do to it what was ordered meanwhile."""
+        self.keeper.order(do="start", name=name, recipe=recipe)
+        for order in self._standing.get(key_of(name), {}).values():
+            self.keeper.order(**order)
+
+    def why_stopped(self, name: str) -> str | None:
+        """The reason of a stop that stands against an attempt; None where it may go on."""
+        stop = self._standing.get(key_of(name), {}).get("stop")
+        return None if stop is None else str(stop["reason"])
 
     async def send(self, body: al.FromAgent) -> None:
         """Send while connected; ends are repeated until acknowledged, the rest is in the next hello."""
@@ -191,6 +213,7 @@ class Agent:
                         tasks = [
                             asyncio.create_task(self.heartbeats(link, body.heartbeat_s)),
                             asyncio.create_task(self.samples(link, body.sample_s)),
+                            asyncio.create_task(self.watch.run(link.send)),
                             asyncio.create_task(link.serve_streams(self.streams, body.streams_key)),
                         ]
                         log.info("connected to %s, epoch %s", body.cluster, body.epoch)
@@ -243,7 +266,12 @@ class Agent:
     async def samples(self, link: Link, every_s: int) -> None:
         """Measurements, taken in a thread."""
         known = self.sampler.inventory
+        look_at = time.monotonic() + LIBRARIES_S
         while True:
+            if self.config.simulate is None and time.monotonic() >= look_at:
+                look_at = time.monotonic() + LIBRARIES_S
+                found = await asyncio.to_thread(libraries, self.config.settings.libraries)
+                self.sampler.inventory = msgspec.structs.replace(self.sampler.inventory, libraries=found)
             running = {key: (self._begun.get(key), self._launches[key]["gpus"]) for key in self.state.running}
             jobs = await asyncio.to_thread(job_processes, running)
             sample = await asyncio.to_thread(self.sampler.sample, int(time.time()), jobs)
@@ -265,6 +293,8 @@ class Agent:
         match body:
             case al.Launch():
                 await self.launch(body)
+            case al.TellTime():
+                self.watch.told(body)
             case al.AckEnds():
                 self.acknowledged(body)
             case al.ReadFile():
@@ -368,7 +398,7 @@ class Agent:
         recipe = recipe_of(
             launch, self.sampler.inventory, account, script, sorted(os.sched_getaffinity(0)), int(time.time())
         )
-        recipe = msgspec.structs.replace(recipe, pids_max=self.config.site.pids_max)
+        recipe = msgspec.structs.replace(recipe, pids_max=self.config.settings.pids_max)
         stdout, stderr, _ = output_paths(launch, self.config.node, recipe.tasks[0].rank if recipe.tasks else 0)
         start: dict[str, Any] = {
             "recipe": msgspec.to_builtins(recipe),
@@ -379,11 +409,15 @@ class Agent:
         tasks = start["recipe"]["tasks"]
         for task in tasks:
             add_site(task["environment"], self.config)
-        contain(tasks, recipe, launch, self.sampler.inventory, site.containers.engines)
+        contain(tasks, recipe, launch, self.sampler.inventory, self.config.settings.containers.engines)
+        start["recipe"]["task_prolog"] = self.hooks.task_prolog()
+        if self.hooks.wanted:
+            told = hook_job(launch, self.sampler.inventory, account, int(time.time()))
+            start["hook_job"] = msgspec.to_builtins(told)
         self.journal.begin(name, start, launch.payload.script, account.uid)
         self._launches[launch.number, launch.attempt] = start
         self.state.running[launch.number, launch.attempt] = 0
-        self.keeper.order(do="start", name=name, recipe=start["recipe"])
+        self.hooks.start(name, start)
 
     async def fail(self, launch: al.Launch, message: str) -> None:
         """A start that came to nothing, where nothing could be written down."""

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from flagplot_agent.config import Config
-from flagplot_agent.settings import read_site
+from flagplot_agent.settings import read_settings
 from flagplot_wire import __version__
 from flagplot_wire.errors import Exit, Refused
 
@@ -35,10 +35,10 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--host-key", type=Path, required=True, help="the controller's public host key")
     run.add_argument("--simulate", type=Path, help="TOML file that describes hardware to simulate")
     run.add_argument("--lease", type=int, default=0, help="end jobs after so many seconds without the controller")
-    run.add_argument("--config", type=Path, help="TOML file of the site: hooks, health checks, access, containers")
+    run.add_argument("--config", type=Path, help="agent.toml: the site's settings (default: the one in --dir)")
     check = commands.add_parser("pam-check", help="for pam_exec: let in who has a job here")
     check.add_argument("--dir", type=Path, required=True, help="folder of this node's agent")
-    check.add_argument("--config", type=Path, help="TOML file of the site: who needs no job")
+    check.add_argument("--config", type=Path, help="agent.toml: who needs no job (default: the one in --dir)")
     show = commands.add_parser("inventory", help="print what this machine has, as JSON")
     show.add_argument("--simulate", type=Path, help="TOML file that describes hardware to simulate")
     return top
@@ -70,9 +70,10 @@ def main(argv: list[str]) -> int:
     if not port.isdecimal():
         raise Refused("usage", f"--controller {options.controller}: write HOST:PORT")
     folder: Path = options.dir.absolute()
+    settings = read_settings(options.config or folder / "agent.toml", required=options.config is not None)
     config = Config(
         folder, options.node, host or "127.0.0.1", int(port), options.key, options.host_key, options.controller_file,
-        options.simulate, options.lease, site=read_site(options.config),
+        options.simulate, options.lease, settings=settings,
     )  # fmt: skip
     for what, path in (("--key", config.key), ("--host-key", config.host_key)):
         if not path.is_file():
@@ -112,7 +113,7 @@ async def run(config: Config) -> None:
     from flagplot_agent.telemetry.nvml import binding_words
     from flagplot_agent.telemetry.sampler import Sampler
 
-    inventory = await asyncio.to_thread(discover, config.node, config.simulate)
+    inventory = await asyncio.to_thread(discover, config.node, config.simulate, config.settings.libraries)
     if config.simulate is None:
         logging.info("NVML binding: %s", binding_words())
     for note in inventory.notes:

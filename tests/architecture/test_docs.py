@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-import msgspec
 import pytest
 
 from flagplot import theming
 from flagplot.cli.main import COMMANDS, cli
 from flagplot.cli.update import _KEYS
 from flagplot.script.options import OPTIONS
+from flagplot_agent import settings
+from flagplot_agent.hooks import words
 from flagplot_agent.launch import recipe
 from flagplot_agent.main import parser
-from flagplot_agent.settings import Site
 from flagplot_wire.errors import Exit
 from flagplotd import config
 from flagplotd.core.keys import KEYS
@@ -80,16 +80,21 @@ def test_agent_options() -> None:
             assert all(stands(word, page) for word in option.option_strings), option.option_strings
 
 
-def test_agent_configuration() -> None:
+def test_agent_settings() -> None:
     page = text("flagplot-agent.8")
-    missing, todo = [], [Site]
-    while todo:
-        for found in msgspec.structs.fields(todo.pop()):
-            if not stands(found.name, page):
-                missing.append(found.name)
-            if isinstance(found.type, type) and issubclass(found.type, msgspec.Struct):
-                todo.append(found.type)
-    assert missing == []
+    structs = (
+        settings.Settings,
+        settings.HookSettings,
+        settings.HealthSettings,
+        settings.Disk,
+        settings.Access,
+        settings.Containers,
+    )
+    assert [key for one in structs for key in one.__struct_fields__ if not stands(key, page)] == []
+    own = re.findall(r'"((?:SLURM|FLAGPLOT)_[A-Z_]*[A-Z])"', Path(words.__file__).read_text())
+    assert len(own) > 8 and [name for name in own if not stands(name, page) and name != "SLURM_PROCID"] == [
+        "SLURM_LOCALID"
+    ]
 
 
 def test_script_options() -> None:

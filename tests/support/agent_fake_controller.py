@@ -43,6 +43,7 @@ class FakeController:
         self.hellos: list[al.AgentHello] = []
         self.acknowledging = True
         self.heartbeat_s = 1
+        self.clock_ahead_s = 0
         self._process: asyncssh.SSHServerProcess[bytes] | None = None
         self._listener: asyncssh.SSHAcceptor | None = None
         key = asyncssh.generate_private_key("ssh-ed25519")
@@ -93,6 +94,8 @@ class FakeController:
         if isinstance(body, al.AgentHello):
             self.hellos.append(body)
             process.stdout.write(encode(al.AgentWelcome(Epoch(self.epoch), "test", self.heartbeat_s, 1, 5)))
+        if isinstance(body, al.AskTime):
+            self.send(al.TellTime(body.call, int(time.time()) + self.clock_ahead_s))
         ends = body.ended if isinstance(body, al.AgentHello) else (body.end,) if isinstance(body, al.Ended) else ()
         if ends and self.acknowledging:
             self.send(al.AckEnds(tuple(al.Attempt(end.number, end.attempt) for end in ends)))
@@ -101,6 +104,10 @@ class FakeController:
         """Send one frame to the agent that is connected."""
         assert self._process is not None
         self._process.stdout.write(encode(body))
+
+    def health(self) -> al.HealthReport | None:
+        """The last report of the node's health."""
+        return next((body for body in reversed(self.heard) if isinstance(body, al.HealthReport)), None)
 
     def ends(self, number: int, attempt: int = 1) -> list[al.AttemptEnd]:
         """Every report of an end, repeated ones too."""

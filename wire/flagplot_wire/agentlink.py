@@ -29,7 +29,8 @@ class AttemptEnd(Struct, frozen=True, omit_defaults=True):
     """How an attempt ended on one node.
 
     `cause` is `exited` (see `exit_code`, `signal`), `timeout`, `stopped` (by order), `oom`, `launch_failed`
-    (`message` names what and why), or `lost` (found gone after a reboot or a keeper's death).
+    (`message` names what and why), or `lost` (found gone after a reboot or a keeper's death). `drain` (a reason)
+    asks that the node takes no new jobs: its prolog or epilog failed.
     """
 
     number: JobNumber
@@ -42,6 +43,7 @@ class AttemptEnd(Struct, frozen=True, omit_defaults=True):
     message: str = ""
     cpu_ms: int = 0
     memory_peak_mib: int = 0
+    drain: str = ""
 
 
 class AgentHello(Struct, frozen=True, omit_defaults=True, tag="agent_hello"):
@@ -91,6 +93,29 @@ class InventoryReport(Struct, frozen=True, tag="inventory"):
     """The hardware changed (a GPU was lost or came back)."""
 
     inventory: Inventory
+
+
+class HealthReport(Struct, frozen=True, omit_defaults=True, tag="health"):
+    """What the node's own checks find wrong, a sentence each (none: healthy); repeated while something is.
+
+    `resume`: a drain that such a report made may be taken back by one without reasons.
+    """
+
+    reasons: tuple[str, ...] = ()
+    resume: bool = False
+
+
+class AskTime(Struct, frozen=True, tag="ask_time"):
+    """`TellTime` with the same `call`."""
+
+    call: int
+
+
+class TellTime(Struct, frozen=True, tag="tell_time"):
+    """The controller's clock, seconds since the epoch."""
+
+    call: int
+    time: int
 
 
 class Launch(Struct, frozen=True, omit_defaults=True, tag="launch"):
@@ -228,5 +253,16 @@ class Leave(Struct, frozen=True, omit_defaults=True, tag="leave"):
     jobs: Literal["leave", "cancel"] = "leave"
 
 
-FromAgent = AgentHello | Heartbeat | SampleReport | InventoryReport | Started | Ended | FilePiece | StepEnded
-ToAgent = AgentWelcome | Launch | Stop | Signal | Extend | AckEnds | ReadFile | Leave | AckSteps | StopStep
+FromAgent = (
+    AgentHello
+    | Heartbeat
+    | SampleReport
+    | InventoryReport
+    | Started
+    | Ended
+    | FilePiece
+    | StepEnded
+    | HealthReport
+    | AskTime
+)
+ToAgent = AgentWelcome | Launch | Stop | Signal | Extend | AckEnds | ReadFile | Leave | AckSteps | StopStep | TellTime

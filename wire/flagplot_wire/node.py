@@ -52,7 +52,10 @@ class Gpu(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Inventory(Struct, frozen=True, omit_defaults=True, gc=False):
-    """What an agent found on its machine. `cpu_ids` are the CPUs jobs may use; counts are of the whole node."""
+    """What an agent found on its machine. `cpu_ids` are the CPUs jobs may use; counts are of the whole node.
+
+    `libraries` are (name, version) of what programs depend on, sorted by name.
+    """
 
     boot_id: str
     sockets: int
@@ -71,14 +74,19 @@ class Inventory(Struct, frozen=True, omit_defaults=True, gc=False):
     cpu_model: str = ""
     simulated: bool = False
     notes: tuple[str, ...] = ()
+    libraries: tuple[tuple[str, str], ...] = ()
 
 
 class Drain(Struct, frozen=True, gc=False):
-    """Why, by whom and since when (epoch seconds) a node takes no new jobs."""
+    """Why, by whom and since when (epoch seconds) a node takes no new jobs.
+
+    `health`: the node's own checks made it, and they alone may take it back.
+    """
 
     reason: str
     who: str
     since: int
+    health: bool = False
 
 
 class Node(Struct, frozen=True, omit_defaults=True, gc=False):

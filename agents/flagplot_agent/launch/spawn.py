@@ -21,6 +21,8 @@ import termios
 import time
 from typing import Any, NoReturn
 
+from flagplot_agent.launch.taskprolog import run_task_prolog
+
 USER_FAULT = "user: "
 _BUSY_TRIES = 20
 _SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}
@@ -107,6 +109,12 @@ def _become(recipe: dict[str, Any], task: dict[str, Any], joins: list[str], chan
             os.closerange(low, kept)
             low = kept + 1
         os.closerange(low, 4096)
+        if recipe.get("task_prolog"):
+            program, limit_s = recipe["task_prolog"]
+            environment, why = run_task_prolog(program, limit_s, task["environment"])
+            if why:
+                raise LaunchError(why)
+            task = {**task, "environment": environment}
         _execute(task, script)
     except LaunchError as wrong:
         channel.sendall(str(wrong).encode("utf-8", "replace"))

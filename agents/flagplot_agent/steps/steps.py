@@ -69,6 +69,7 @@ class Steps:
                 raise Refused("bad_request", "this step runs already")
             joins = await self._joins(call)
             recipe = self._recipe(call, joins)
+            await self._agent.hooks.before_step(f"{call.number}.{call.attempt}", recipe)
             ours, theirs = socket.socketpair()
             running = await self._start(recipe, theirs)
         except (Refused, OSError) as wrong:

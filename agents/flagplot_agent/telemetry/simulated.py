@@ -25,7 +25,7 @@ class SimulatedGpus(Struct, forbid_unknown_fields=True):
 
 
 class Simulation(Struct, forbid_unknown_fields=True):
-    """A simulated node. `memory_mib` is the whole node's."""
+    """A simulated node. `memory_mib` is the whole node's. An empty `kernel` or `os` is the real machine's."""
 
     sockets: int = 2
     cores: int = 64
@@ -34,6 +34,10 @@ class Simulation(Struct, forbid_unknown_fields=True):
     switch: str = ""
     features: list[str] = []
     gpus: list[SimulatedGpus] = []
+    kernel: str = ""
+    os: str = ""
+    driver: str = "simulated"
+    libraries: dict[str, str] = {}
 
 
 def read_simulation(path: Path) -> Simulation:
@@ -78,8 +82,9 @@ def inventory_of(node: str, simulation: Simulation, boot_id: str, kernel: str, o
             )
     return Inventory(
         boot_id, sockets, simulation.cores, simulation.threads, f"0-{cpus - 1}", simulation.memory_mib, numa,
-        tuple(gpus), tuple(simulation.features), simulation.switch, "127.0.0.1", kernel, os_name, "simulated",
-        "simulated", True, ("CPUs, memory and GPUs are simulated; jobs are real processes",),
+        tuple(gpus), tuple(simulation.features), simulation.switch, "127.0.0.1", simulation.kernel or kernel,
+        simulation.os or os_name, simulation.driver, "simulated", True,
+        ("CPUs, memory and GPUs are simulated; jobs are real processes",), tuple(sorted(simulation.libraries.items())),
     )  # fmt: skip
 
 

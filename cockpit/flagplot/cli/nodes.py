@@ -6,25 +6,61 @@ import click
 
 from flagplot.cli.common import ask, json_option
 from flagplot.output.table import amount, table
+from flagplot.view.drift import Drift, drift_of
+from flagplot_wire.hostlist import compress_hosts
+from flagplot_wire.node import Node
 from flagplot_wire.replies import NodeView
 from flagplot_wire.units import format_memory
 
+DRIFT = ("WHAT", "AMONG", "NODES", "HAVE", "REFERENCE")
+AMONG = {"all": "all nodes", "gpu": "nodes with GPUs", "cpu": "nodes without GPUs"}
 HEADER = ("NODE", "STATE", "CPUS", "MEMORY", "GPUS", "JOBS", "PARTITIONS", "REASON")
 
 
 @click.command("nodes")
 @click.argument("names", nargs=-1, metavar="[NODES]...")
+@click.option("--drift", is_flag=True, help="Which nodes differ from most in kernel, system, driver or libraries.")
 @json_option
 @click.pass_context
-def command(context: click.Context, names: tuple[str, ...], as_json: bool) -> None:
+def command(context: click.Context, names: tuple[str, ...], drift: bool, as_json: bool) -> None:
     """List nodes (all, or a host list) with what is used of what they have."""
     reply = ask(context, lambda calls: calls.nodes(names))
+    if drift:
+        show_drift([view.node for view in reply.nodes], as_json)
+        return
     if as_json:
         from flagplot.output.json import node_object, print_json
 
         print_json([node_object(view) for view in reply.nodes])
         return
     print(table(HEADER, [row_of(view) for view in reply.nodes], right=(2, 3, 4, 5)))
+
+
+def show_drift(nodes: list[Node], as_json: bool) -> None:
+    """Print in what nodes differ."""
+    found = drift_of(nodes)
+    if as_json:
+        from flagplot.output.json import drift_object, print_json
+
+        print_json([drift_object(one) for one in found])
+        return
+    silent = [node.name for node in nodes if node.inventory is None]
+    if found:
+        print(table(DRIFT, [row for one in found for row in drift_rows(one)]))
+    else:
+        count = len(nodes) - len(silent)
+        print(f"nothing differs among {count} node{'' if count == 1 else 's'}")
+    if silent:
+        print(f"not compared, since they never reported: {compress_hosts(silent)}")
+
+
+def drift_rows(drift: Drift) -> list[list[str]]:
+    """A row for each value that differs."""
+    reference = f"{drift.reference or 'none'} ({drift.agreeing} of {drift.compared})"
+    return [
+        [drift.what, AMONG[drift.group], compress_hosts(names), value or "none", reference]
+        for value, names in drift.differing
+    ]
 
 
 def row_of(view: NodeView) -> list[str]:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from flagplot.script.build import write_dependency
+from flagplot.view.drift import Drift
 from flagplot_wire.job import Forecast, Job
 from flagplot_wire.policy import USE_PARENT, FairshareRow, PriorityRow
 from flagplot_wire.replies import NodeView
@@ -155,8 +156,24 @@ def node_object(view: NodeView) -> dict[str, Any]:
         "simulated": inventory.simulated if inventory else False,
         "boot_id": inventory.boot_id if inventory else "",
         "notes": list(inventory.notes) if inventory else [],
+        "kernel": inventory.kernel if inventory else "",
+        "os": inventory.os if inventory else "",
+        "driver": inventory.driver if inventory else "",
+        "libraries": dict(inventory.libraries) if inventory else {},
         "cpu_percent": sample.cpu_percent if sample else None,
         "load": sample.load / 100 if sample and sample.load is not None else None,
+    }
+
+
+def drift_object(drift: Drift) -> dict[str, Any]:
+    """One thing in which nodes differ."""
+    return {
+        "what": drift.what,
+        "group": drift.group,
+        "reference": drift.reference,
+        "reference_nodes": drift.agreeing,
+        "nodes_compared": drift.compared,
+        "differing": [{"value": value, "nodes": list(nodes)} for value, nodes in drift.differing],
     }
 
 

@@ -107,6 +107,8 @@ def part_ended(step: Stepper, node: str, end: AttemptEnd) -> None:
     if node not in names or node in live.ended:
         return
     live.ended.add(node)
+    if end.drain:
+        drain_broken(step, node, end.drain)
     if node == names[0]:
         step_records.batch_ended(step, job, node, end, max(job.status.start_time, min(end.time or step.now, step.now)))
     all_ended = len(live.ended) == len(names)
@@ -161,7 +163,7 @@ def _verdict(step: Stepper, job: Job, node: str, end: AttemptEnd, final: JobStat
             "message": message,
         }
         if _BROKEN_NODE.search(message):
-            drain_broken(step, node, message)
+            drain_broken(step, node, f"cannot start jobs: {message}")
     elif end.cause == "lost":
         changes["message"] = end.message or f"node {node} failed"
         if job.spec.requeue:
@@ -169,11 +171,11 @@ def _verdict(step: Stepper, job: Job, node: str, end: AttemptEnd, final: JobStat
     return changes
 
 
-def drain_broken(step: Stepper, node_name: str, message: str) -> None:
-    """A node that cannot store anything drains itself."""
+def drain_broken(step: Stepper, node_name: str, reason: str) -> None:
+    """A node that cannot store anything, or whose prolog or epilog fails, drains itself."""
     node = step.state.nodes.get(node_name)
-    if node is not None and node.drain is None:
-        drain = Drain(f"cannot start jobs: {message[:200]}", "flagplotd", step.now)
+    if node is not None and (node.drain is None or node.drain.health):
+        drain = Drain(reason[:220], "flagplotd", step.now)
         step.emit(ev.NodeChanged(msgspec.structs.replace(node, drain=drain), "drained", "flagplotd"))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flagplot_wire.errors import Refused
 from flagplot_wire.replies import Acted, Failure, StepStarted, Submitted
-from flagplotd.core import agents, gate, lifecycle, people, policy, preempting, steps, update
+from flagplotd.core import agents, gate, health, lifecycle, people, policy, preempting, steps, update
 from flagplotd.core import stimuli as st
 from flagplotd.core.orders import Outcome
 from flagplotd.core.state import State
@@ -70,6 +70,8 @@ def _happened(stepper: Stepper, stimulus: st.Stimulus) -> None:
             agents.lost(stepper, stimulus)
         case st.InventoryChanged():
             agents.inventory_changed(stepper, stimulus)
+        case st.Checked():
+            health.checked(stepper, stimulus)
         case st.Boot():
             agents.boot(stepper, stimulus)
         case st.Tick():

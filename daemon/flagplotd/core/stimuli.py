@@ -103,6 +103,14 @@ class InventoryChanged(Struct, frozen=True):
     inventory: Inventory
 
 
+class Checked(Struct, frozen=True):
+    """A node's own checks: what is wrong (nothing: healthy), and whether their own drain ends with it."""
+
+    node: str
+    reasons: tuple[str, ...] = ()
+    resume: bool = False
+
+
 class AttemptStarted(Struct, frozen=True):
     """A node confirmed its part of a start."""
 
@@ -204,6 +212,7 @@ Stimulus = (
     | AgentJoined
     | AgentLost
     | InventoryChanged
+    | Checked
     | AttemptStarted
     | AttemptEnded
     | Reported

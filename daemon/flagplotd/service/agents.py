@@ -250,6 +250,10 @@ class Agents:
                     self._loop.hub.sampled(cleaned(body.sample))
             case agentlink.InventoryReport() if size_of(body.inventory) <= MAX_INVENTORY:
                 self._loop.post(st.InventoryChanged(link.node, cleaned(body.inventory)))
+            case agentlink.HealthReport() if size_of(body) <= MAX_INVENTORY:
+                self._loop.post(st.Checked(link.node, cleaned(body).reasons, body.resume))
+            case agentlink.AskTime():
+                link.send(agentlink.TellTime(body.call, clock.now()))
             case agentlink.Started():
                 self.told.started(link.node, body)
                 self._loop.post(st.AttemptStarted(link.node, body.number, body.attempt, body.time))
