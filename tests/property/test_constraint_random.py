@@ -9,7 +9,7 @@ from hypothesis import strategies as some
 
 from flagplot_wire import constraint
 from flagplot_wire.errors import Refused
-from flagplotd.sched.snapshot import has_features
+from flagplotd.sched.places import has_features
 
 NAMES = ("a", "b", "c", "d")
 _PYTHON = {"&": " and ", ",": " and ", "|": " or ", "!": " not "}

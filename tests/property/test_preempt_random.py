@@ -124,8 +124,8 @@ def renamed(snapshot: Snapshot) -> Snapshot:
     back = list(range(count))[::-1]
     by_node = {
         name: getattr(snapshot, name)[back]
-        for name in ("up", "n_cpu", "n_mem", "n_gpus", "n_switch", "cpu", "mem", "gfree", "jobs", "g_of", "g_ok",
-                     "g_type", "g_vram")
+        for name in ("up", "n_cpu", "n_mem", "n_leaf", "n_block", "cpu", "mem", "gfree", "jobs", "c_numa", "g_of",
+                     "g_ok", "g_type", "g_vram", "g_numa")
     }  # fmt: skip
     given = snapshot.preemption
     assert given is not None

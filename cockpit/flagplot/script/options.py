@@ -198,7 +198,7 @@ OPTIONS: tuple[Option, ...] = (
         _text("container_mounts"),
     ),
     Option("container-workdir", "", "required", "DIR", "Folder to work in within the container.", _text("container_workdir")),
-    Option("contiguous", "", "none", "", "Nodes that follow one another by name.", _fixed("contiguous", True), effective=False),
+    Option("contiguous", "", "none", "", "Nodes that follow one another by name.", _fixed("contiguous", True)),
     Option("cpus-per-gpu", "", "required", "N", "CPUs for each whole GPU, instead of --cpus-per-task.", _whole("cpus_per_gpu")),
     Option("cpus-per-task", "c", "required", "N", "CPUs for each task.", _whole("cpus_per_task")),
     Option(
@@ -220,7 +220,6 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "gres-flags", "", "required", "LIST",
         "enforce-binding: start only with CPUs on the NUMA nodes of the job's GPUs.", _gres_flags,
-        effective=False,
     ),
     Option("hold", "H", "none", "", "Submit held; `flagplot release` lets it go.", _fixed("hold", "user")),
     Option("input", "i", "required", "PATTERN", "File for standard input.", _text("stdin")),
@@ -252,7 +251,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("requeue", "", "none", "", "Start the job again when its node fails (the default).", _fixed("requeue", True)),
     Option("reservation", "", "required", "NAME", "Run in this reservation.", _text("reservation")),
     Option("switches", "", "required", "N[@TIME]",
-           "At most so many leaf switches; after waiting TIME (as --time) any number will do.", _switches, effective=False),
+           "At most so many leaf switches; after waiting TIME (as --time) any number will do.", _switches),
     Option("time", "t", "required", "LIMIT", "Time limit: minutes, 2:00:00, 1-12 (days-hours); 0 for none.",
            _value("time_limit_s", parse_time_limit)),
     Option("vram", "", "required", "SIZE", "A share of one GPU with this much memory, rounded up to shards.",

@@ -65,6 +65,7 @@ _CHOICES = {
     "enforce": ("off", "limits", "associations"),
     "preempt_mode": ("off", "cancel", "requeue", "suspend"),
     "preempt_by": ("qos", "partition"),
+    "backfill": ("easy", "conservative"),
 }
 _PARTITION = ("name", *(key.replace("-", "_") for key in KEYS["partition"]), "up", "priority_tier")
 _TOP = (
@@ -147,6 +148,8 @@ def _policy(tables: Tables, table: dict[str, Any]) -> Policy:
             found[key] = tables.flag(where, table, key, False)
         elif key.startswith("weight_"):
             found[key] = tables.weight(where, table, key)
+        elif key in _CHOICES:
+            found[key] = tables.choice(where, table, key, _CHOICES[key])
         else:
             found[key] = tables.integer(where, table, key)
     return Policy(**found)

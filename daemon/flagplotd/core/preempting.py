@@ -62,7 +62,7 @@ class Check:
         partition, closed = state.partitions[job.spec.partition], self._sharing.closed(job)
         use = self._without(one)
         for part in one.allocation.nodes:
-            if not partition.has(part.node) or not self._sharing.open_to(job, part.node, closed):
+            if not partition.has(part.node) or not self._sharing.open_to(job, part, closed):
                 return f"{part.node}: is not open to it"
             if reason := node_cannot(state, part, use[part.node]):
                 return f"{part.node}: {reason}"

@@ -19,7 +19,7 @@ def why_not(state: State, start: Start, now: int, sharing: Sharing | None = None
     job, sharing = state.jobs[start.number], sharing or Sharing(state, now)
     partition, closed = state.partitions[job.spec.partition], sharing.closed(job)
     for part in start.allocation.nodes:
-        if not sharing.open_to(job, part.node, closed):
+        if not sharing.open_to(job, part, closed):
             return f"{part.node}: is reserved"
         if not partition.has(part.node):
             return f"{part.node}: is not in partition {partition.name}"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from flagplot_wire.alloc import NodeAlloc
 from flagplot_wire.job import Job, Reason, Request, Why
-from flagplot_wire.policy import Reservation
 from flagplot_wire.units import format_memory
 from flagplotd.core.admission import impossible
 from flagplotd.core.limits import Limited, chain, limit_chain, scopes
 from flagplotd.core.needs import needs
-from flagplotd.core.reservations import covered
+from flagplotd.core.reservations import covered, whole
 from flagplotd.core.state import State
 
 RESOURCES = ("jobs", "nodes", "cpus", "gpus", "memory_mib", "gpu_minutes")
@@ -20,7 +22,7 @@ ENDLESS = 1 << 40
 """GPU minutes of a job without a time limit."""
 
 
-def _counted(request: Request, left_s: int | None = None) -> list[int]:
+def totals_of(request: Request, left_s: int | None = None) -> list[int]:
     """What a job counts for; `left_s` is what is left of a running job's time."""
     least = needs(request)
     if left_s is not None:
@@ -46,7 +48,7 @@ class Sharing:
                 job = state.jobs[number]
                 limit = job.time_limit_s
                 left = max(job.limit_ends - now, 0) if limit else 0
-                self._add(job, _counted(job.spec.request, left))
+                self._add(job, totals_of(job.spec.request, left))
         if self._limited:
             self._past_use()
 
@@ -69,7 +71,7 @@ class Sharing:
     def take(self, job: Job) -> None:
         """Count a start."""
         self._said.clear()
-        self._add(job, _counted(job.spec.request))
+        self._add(job, totals_of(job.spec.request))
 
     def _chain(self, job: Job) -> list[Limited]:
         key = (job.user, job.spec.account, job.spec.qos, job.spec.partition)
@@ -79,13 +81,45 @@ class Sharing:
 
     def over(self, job: Job) -> list[Reason]:
         """All limits, licenses and times of a reservation that keep the job from starting now."""
+        found = self.stopped(job)
+        if short := self.short(job):
+            found.append(short)
+        reservation = self._state.reservations.get(job.spec.reservation)
+        if reservation is not None and not reservation.flex and self._now < reservation.start:
+            found.append(Reason(Why.RESERVATION, f"reservation {reservation.name} has not begun"))
+        return found
+
+    def stopped(self, job: Job) -> list[Reason]:
+        """As `over`, apart from what passes by itself, so that a plan can tell when."""
         found = self._over_limits(job) if self._limited else []
-        short = [one.name for one in job.spec.request.licenses if self._licenses.get(one.name, 0) < one.count]
-        if short:
-            free = ", ".join(f"{name} ({max(self._licenses.get(name, 0), 0)} free)" for name in short)
-            found.append(Reason(Why.LICENSES, f"licenses are in use: {free}"))
         if job.spec.reservation and (sentence := self._outside(job)):
             found.append(Reason(Why.RESERVATION, sentence))
+        return found
+
+    def short(self, job: Job) -> Reason | None:
+        """The licenses that are not free now."""
+        short = [one.name for one in job.spec.request.licenses if self._licenses.get(one.name, 0) < one.count]
+        if not short:
+            return None
+        free = ", ".join(f"{name} ({max(self._licenses.get(name, 0), 0)} free)" for name in short)
+        return Reason(Why.LICENSES, f"licenses are in use: {free}")
+
+    @property
+    def licenses(self) -> dict[str, int]:
+        """What is free of every license; less than nothing where more is used than there is."""
+        return dict(self._licenses)
+
+    def chain_of(self, job: Job) -> list[tuple[str, str, list[int], list[int]]]:
+        """Of each limit that holds for the job: whose it is in words, its key, what is used, and the most (-1: no limit)
+        by `RESOURCES`."""
+        if not self._limited:
+            return []
+        found = []
+        for words, key, limits in self._chain(job):
+            most = [getattr(limits, name) for name in RESOURCES]
+            if any(value is not None for value in most):
+                used = self._used.get(key, [0] * len(RESOURCES))
+                found.append((words, key, list(used), [-1 if value is None else value for value in most]))
         return found
 
     def _over_limits(self, job: Job) -> list[Reason]:
@@ -97,7 +131,7 @@ class Sharing:
 
     def _compare(self, job: Job) -> list[Reason]:
         found: list[Reason] = []
-        counted = _counted(job.spec.request)
+        counted = totals_of(job.spec.request)
         for words, key, limits in self._chain(job):
             of_qos = key.startswith("qos:")
             if sentence := impossible(limits, needs(job.spec.request), words):
@@ -107,7 +141,7 @@ class Sharing:
             for place, name in enumerate(RESOURCES):
                 most = getattr(limits, name)
                 if most is not None and counted[place] and used[place] + counted[place] > most:
-                    found.append(Reason((_QOS if of_qos else _ASSOCIATION)[place], _words(words, place, used, most)))
+                    found.append(reason_of(words, key, place, used, most))
         return found
 
     def _outside(self, job: Job) -> str:
@@ -117,10 +151,8 @@ class Sharing:
             return f"reservation {name} is over"
         if reservation.flex:
             return ""
-        if self._now < reservation.start:
-            return f"reservation {name} has not begun"
         limit = job.time_limit_s
-        if not limit or self._now + limit > reservation.end:
+        if not limit or max(self._now, reservation.start) + limit > reservation.end:
             return f"its time limit reaches beyond the end of reservation {name}"
         return ""
 
@@ -140,12 +172,45 @@ class Sharing:
             self._covered[name] = covered(self._state, self._state.reservations[name])
         return self._covered[name]
 
-    def open_to(self, job: Job, node: str, closed: frozenset[str]) -> bool:
-        """Whether its own reservation and those that are `closed` to it let the job use this node."""
-        own: Reservation | None = self._state.reservations.get(job.spec.reservation)
-        if own is not None and not own.flex and node not in self.nodes_of(own.name):
+    def only_on(self, job: Job) -> set[str] | None:
+        """The nodes that its own reservation binds a job to; None: it may use all."""
+        own = self._state.reservations.get(job.spec.reservation)
+        return None if own is None or own.flex else self.nodes_of(own.name)
+
+    def open_to(self, job: Job, part: NodeAlloc, closed: frozenset[str]) -> bool:
+        """Whether its own reservation and those that are `closed` to it let a job have this part of a node."""
+        inside = self.only_on(job)
+        if inside is not None and part.node not in inside:
             return False
-        return not any(node in self.nodes_of(name) for name in closed)
+        return not any(part.node in self.nodes_of(name) and self._shut(name, part) for name in closed)
+
+    def _shut(self, name: str, part: NodeAlloc) -> bool:
+        """Whether a reservation of somebody else has no room left beside it for a part of its node."""
+        reservation, node = self._state.reservations[name], self._state.nodes[part.node]
+        if whole(reservation) or node.inventory is None:
+            return True
+        cpus, gpus = part.cpus, {gpu.index for gpu in part.gpus}
+        for held in self._held_by_others(name, part.node):
+            cpus += held.cpus
+            gpus |= {gpu.index for gpu in held.gpus}
+        threads = max(node.inventory.threads_per_core, 1)
+        if cpus + (reservation.cores or 0) * threads > node.cpus and reservation.cores:
+            return True
+        return bool(reservation.gpus and part.gpus) and len(gpus) + (reservation.gpus or 0) > len(node.inventory.gpus)
+
+    def _held_by_others(self, name: str, node: str) -> Iterator[NodeAlloc]:
+        """The parts of a node held by jobs outside of a reservation."""
+        use = self._state.use.get(node)
+        for number in sorted(use.jobs) if use is not None else ():
+            job = self._state.jobs[number]
+            if job.spec.reservation != name and job.status.allocation is not None:
+                yield from (part for part in job.status.allocation.nodes if part.node == node)
+
+
+def reason_of(words: str, key: str, place: int, used: list[int], most: int) -> Reason:
+    """A limit that is reached, in Slurm's word and in a sentence."""
+    kinds = _QOS if key.startswith("qos:") else _ASSOCIATION
+    return Reason(kinds[place], _words(words, place, used, most))
 
 
 def _words(words: str, place: int, used: list[int], most: int) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import msgspec
-import numpy as np
 
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Forecast, Job, JobSpec, Reason, Status, Why
@@ -13,10 +12,12 @@ from flagplot_wire.node import Gpu, Node
 from flagplot_wire.text import counted
 from flagplot_wire.units import format_limit, format_memory
 from flagplotd.core.state import State, Who
+from flagplotd.sched.eligible import why_waiting
+from flagplotd.sched.places import has_features
 from flagplotd.sched.plan import Policy, plan
 from flagplotd.sched.preempt import Decision, guarded, told
 from flagplotd.sched.shapes import MEM_ALL, Shape, shape_of
-from flagplotd.sched.snapshot import FOREVER, Snapshot, has_features, shape_arrays, take, why_waiting
+from flagplotd.sched.snapshot import FOREVER, Snapshot, take
 
 UNSUBMITTED = JobNumber(2**62)
 """The number that stands for a job not submitted, inside a snapshot."""
@@ -54,7 +55,7 @@ def _hints(snapshot: Snapshot, policy: Policy, number: JobNumber) -> tuple[str, 
         return ()
     hints = []
     for words, shape in _variants(snapshot.shapes[row.shape]):
-        if _starts_with(snapshot, policy, row.shape, number, shape):
+        if _starts_with(snapshot, policy, number, shape):
             hints.append(words)
         if len(hints) == 2:
             break
@@ -88,25 +89,8 @@ def _variants(shape: Shape) -> list[tuple[str, Shape]]:
     return found[:12]
 
 
-def _starts_with(snapshot: Snapshot, policy: Policy, index: int, number: JobNumber, shape: Shape) -> bool:
-    shapes = [*snapshot.shapes, shape]
-    need, kinds, counts = shape_arrays(shapes, snapshot.types)
-    mask, open_mask = (np.append(column, column[index]) for column in (snapshot.s_mask, snapshot.s_open))
-    closed = [*snapshot.closed, snapshot.closed[index]]
-    waiting = [replace(row, shape=len(shapes) - 1) if row.job.number == number else row for row in snapshot.waiting]
-    tried = replace(
-        snapshot,
-        shapes=shapes,
-        need=need,
-        kinds=kinds,
-        counts=counts,
-        s_mask=mask,
-        s_open=open_mask,
-        closed=closed,
-        waiting=waiting,
-        idle_forecasts=[],
-    )
-    return any(start.number == number for start in plan(tried, policy).starts)
+def _starts_with(snapshot: Snapshot, policy: Policy, number: JobNumber, shape: Shape) -> bool:
+    return any(start.number == number for start in plan(snapshot.with_shape(number, shape), policy).starts)
 
 
 def explain(state: State, number: JobNumber, policy: Policy, now: int) -> Forecast:

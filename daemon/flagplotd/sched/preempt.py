@@ -22,6 +22,7 @@ from flagplotd.core.rights import Rights, possible, rights, why_not_victim
 from flagplotd.core.state import NodeUse, State
 from flagplotd.core.stimuli import Planned, Preempt, Start
 from flagplotd.core.suspending import making_room, on_their_way, waited_for
+from flagplotd.sched.shapes import MEM_ALL, MEM_PART
 from flagplotd.sched.victims import Choice, Cost
 from flagplotd.sched.whatif import WhatIf
 
@@ -268,28 +269,36 @@ class _Search:
 
 def has_room(now: Snapshot, shape: int, node: int, freed: list[Freed]) -> bool:
     """Whether a part of a shape fits on a node with what victims free there."""
-    from flagplotd.sched import kernels
-
-    of, need = now.shapes[shape], now.need[shape]
+    of, total_cpu, total_mem = now.shapes[shape], int(now.n_cpu[node]), int(now.n_mem[node])
     cpu = int(now.cpu[node]) + sum(part.cpus.bit_count() for part in freed)
     mem = int(now.mem[node]) + sum(part.memory_mib for part in freed)
     jobs = int(now.jobs[node]) - sum(part.whole for part in freed)
-    # Most of what is asked for does not fit: this costs less than the kernel.
-    if of.cpu > cpu or of.mem > mem or (of.exclusive and jobs):
+    memory = {MEM_ALL: total_mem, MEM_PART: of.cpu * total_mem // max(total_cpu, 1)}.get(of.mem, of.mem)
+    if of.cpu > cpu or memory > mem or (of.exclusive and (jobs or cpu < total_cpu)):
         return False
     gfree = now.gfree[node].copy()
     for part in freed:
         for gpu in part.gpus:
             if now.g_ok[node, gpu.index]:
                 gfree[gpu.index] += gpu.shards
-    if of.gpus and sum(count for _, count in of.gpus) > int(((gfree == now.g_of[node]) & (gfree > 0)).sum()):
-        return False
-    return bool(
-        kernels.fits(
-            need, now.kinds[shape], now.counts[shape], cpu, mem, gfree, now.g_of[node], now.g_type[node],
-            now.g_vram[node], int(now.n_cpu[node]), int(now.n_mem[node]), jobs, gfree.copy(),
+    return _gpus_suffice(now, shape, node, gfree.tolist())
+
+
+def _gpus_suffice(now: Snapshot, shape: int, node: int, gfree: list[int]) -> bool:
+    """Whether GPUs of a node with `gfree` shards free hold a part of a shape."""
+    _, _, shards, vram, share_type, _ = now.need[shape].tolist()
+    cards = list(zip(gfree, now.g_of[node].tolist(), now.g_type[node].tolist(), now.g_vram[node].tolist(), strict=True))
+    if shards or vram:
+        return any(
+            of > 0
+            and share_type in (-1, kind)
+            and (-(-vram * of // has) <= free if vram and has else not vram and shards <= free)
+            for free, of, kind, has in cards
         )
-    )  # fmt: skip
+    whole = [kind for free, of, kind, _ in cards if 0 < of == free]
+    counts, kinds = now.counts[shape].tolist(), now.kinds[shape].tolist()
+    typed = all(whole.count(kind) >= count for kind, count in zip(kinds, counts, strict=True) if kind >= 0)
+    return typed and len(whole) >= sum(counts)
 
 
 def planned(snapshot: Snapshot, policy: Policy) -> Planned:

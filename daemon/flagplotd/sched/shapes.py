@@ -13,7 +13,8 @@ MAX_KINDS = 4
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What each of `least` to `most` nodes must give. `gpus` are (type word or "", count), typed ones first."""
+    """What each of `least` to `most` nodes must give. `gpus` are (type word or "", count), typed ones first. `licenses` are
+    for the whole job."""
 
     least: int
     most: int
@@ -26,6 +27,10 @@ class Shape:
     share_type: str
     exclusive: bool
     limit: int
+    near: bool = False
+    switches: int = 0
+    contiguous: bool = False
+    licenses: tuple[tuple[str, int], ...] = ()
 
 
 def shape_of(request: Request, forever: int) -> Shape:
@@ -71,6 +76,10 @@ def shape_of(request: Request, forever: int) -> Shape:
         request.share_type,
         request.exclusive,
         request.time_limit_s or forever,
+        request.near_gpus,
+        request.switches,
+        request.contiguous,
+        tuple((one.name, one.count) for one in request.licenses),
     )
 
 

@@ -2,46 +2,62 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from flagplot_wire import constraint
-from flagplot_wire.errors import Refused
 from flagplot_wire.hostlist import natural_key
 from flagplot_wire.ids import JobNumber
-from flagplot_wire.indices import count_indices, mask_of
-from flagplot_wire.job import Forecast, Job, Reason, Why
-from flagplot_wire.node import Gpu, Node, Partition
-from flagplotd.core import dependency, suspending
-from flagplotd.core.sharing import Sharing
-from flagplotd.core.state import NodeUse, State
+from flagplot_wire.job import Forecast, Job
+from flagplot_wire.node import Node, Partition
+from flagplotd.core.sharing import Sharing, totals_of
+from flagplotd.core.state import State
+from flagplotd.sched.eligible import eligible, in_its_room, starts_allowed
+from flagplotd.sched.hardware import Hardware
+from flagplotd.sched.holds import Hold, holds_of
 from flagplotd.sched.leaving import leaving
+from flagplotd.sched.places import Places
 from flagplotd.sched.preempt import Preemption
 from flagplotd.sched.priority import Inputs
 from flagplotd.sched.shapes import MAX_KINDS, Shape, shape_of
 
 FOREVER = 315_360_000
+NEVER = 1 << 60
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
 
 @dataclass(slots=True)
 class Waiting:
-    """A job that may start: its record, shape and the starts allowed at once (more than 1 for arrays)."""
+    """A job that may start: its record, shape, the starts allowed at once (more than 1 for arrays) and its chain."""
 
     job: Job
     shape: int
     count: int
+    chain: int = 0
+
+
+@dataclass(slots=True)
+class Limit:
+    """A limit that some waiting job is under: what is used and the most, by `sharing.RESOURCES` (-1: no limit)."""
+
+    words: str
+    key: str
+    used: list[int]
+    most: list[int]
 
 
 @dataclass(slots=True)
 class Snapshot:
-    """Everything a cycle needs, apart from the state. By shape, `s_mask` is the row of `allowed` and `s_open` the one
-    that leaves out the reservations of `closed`, which stand in the way for now. Arrays as `flagplotd.sched.kernels`
-    names them."""
+    """Everything a cycle needs, apart from the state.
+
+    By shape: `need`, `kinds` and `counts` (as `shape_arrays`), `counted` (what it counts for in limits), `s_mask` (its
+    row of `allowed`) and `s_res` (its reservation's number, -1: none; when that opens and closes). By node: `n_*` what it
+    is, `cpu`, `mem`, `gfree`, `jobs` what is free and who is there, `c_numa` free CPUs by NUMA domain. By GPU: `g_*`. By
+    end of a part of a running job: `e_*`. `holds` are what else is taken and given back at known times. `chains` are
+    lists of `limits`. `licenses` are those free now, `reservations` all that are to come or under way.
+    """
 
     now: int
     nodes: list[Node]
@@ -53,24 +69,27 @@ class Snapshot:
     need: Ints
     kinds: Ints
     counts: Ints
+    counted: Ints
     s_mask: Ints
-    s_open: Ints
-    closed: list[frozenset[str]]
+    s_res: Ints
     allowed: Bytes
     up: Bytes
     n_cpu: Ints
     n_mem: Ints
-    n_gpus: Ints
-    n_switch: Ints
-    switches: int
+    n_leaf: Ints
+    n_block: Ints
+    switch_parent: Ints
+    switch_level: Ints
     cpu: Ints
     mem: Ints
     gfree: Ints
     jobs: Ints
+    c_numa: Ints
     g_of: Ints
     g_ok: Ints
     g_type: Ints
     g_vram: Ints
+    g_numa: Ints
     e_time: Ints
     e_node: Ints
     e_cpu: Ints
@@ -78,11 +97,34 @@ class Snapshot:
     e_gpu: Ints
     e_number: Ints
     """The jobs whose ends these are."""
+    holds: list[Hold]
+    licenses: dict[str, int]
+    limits: list[Limit]
+    chains: list[tuple[int, ...]]
+    reservations: list[tuple[str, int, int]] = field(default_factory=list)
     partitions: dict[str, Partition] = field(default_factory=dict)
     inputs: Inputs | None = None
     """What priorities follow from beside the jobs; without it age, tier and nice alone count."""
     preemption: Preemption | None = None
     """Whom jobs may preempt; without it nobody."""
+
+    def with_shape(self, number: JobNumber, shape: Shape) -> Snapshot:
+        """As this one, with one job asking for something else."""
+        index = next(row.shape for row in self.waiting if row.job.number == number)
+        shapes = [*self.shapes, shape]
+        need, kinds, counts = shape_arrays(shapes, self.types)
+        return replace(
+            self,
+            shapes=shapes,
+            need=need,
+            kinds=kinds,
+            counts=counts,
+            counted=np.vstack([self.counted, self.counted[index : index + 1]]),
+            s_mask=np.append(self.s_mask, self.s_mask[index]),
+            s_res=np.vstack([self.s_res, self.s_res[index : index + 1]]),
+            waiting=[replace(row, shape=len(self.shapes)) if row.job.number == number else row for row in self.waiting],
+            idle_forecasts=[],
+        )
 
 
 def take(state: State, now: int, default_time_s: int = 3_600, extra: Job | None = None) -> Snapshot:
@@ -90,206 +132,80 @@ def take(state: State, now: int, default_time_s: int = 3_600, extra: Job | None 
     nodes = sorted(
         (node for node in state.nodes.values() if node.inventory is not None), key=lambda node: natural_key(node.name)
     )
-    arrays = _Nodes(state, nodes)
-    sharing = Sharing(state, now)
-    waiting, idle = _eligible(state, now, sharing)
-    if extra is not None:
-        waiting.append(extra)
-    shapes: dict[tuple[object, ...], int] = {}
-    shape_list: list[Shape] = []
-    places = _Places(state, nodes, sharing)
-    s_mask: list[int] = []
-    s_open: list[int] = []
-    closed_by: list[frozenset[str]] = []
-    rows: list[Waiting] = []
-    for job in map(in_its_room, waiting):
-        request, closed = job.spec.request, sharing.closed(job)
-        key = (request, job.spec.partition, job.spec.reservation, closed)
-        index = shapes.get(key)
-        if index is None:
-            s_open.append(places.row(job, frozenset()))
-            s_mask.append(places.row(job, closed))
-            closed_by.append(closed)
-            index = shapes[key] = len(shape_list)
-            shape_list.append(shape_of(request, FOREVER))
-        rows.append(Waiting(job, index, _starts_allowed(job)))
-    need, kinds, counts = shape_arrays(shape_list, arrays.types)
-    ends = _ends(state, nodes, now, default_time_s, arrays.width)
+    hardware, sharing = Hardware(state, nodes), Sharing(state, now)
+    waiting, idle = eligible(state, now, sharing)
+    asked = _Asked(state, now, nodes, sharing)
+    rows = [asked.row(in_its_room(job)) for job in (waiting if extra is None else [*waiting, extra])]
+    need, kinds, counts = shape_arrays(asked.shapes, hardware.types)
+    ends = _ends(state, nodes, now, default_time_s, hardware.width)
+    licenses = sharing.licenses
     return Snapshot(
-        now=now, nodes=nodes, free_cpus=arrays.free_cpus, waiting=rows, idle_forecasts=idle, shapes=shape_list,
-        types=arrays.types, need=need, kinds=kinds, counts=counts,
-        s_mask=np.array(s_mask, np.int64), s_open=np.array(s_open, np.int64), closed=closed_by,
-        allowed=places.allowed(),
-        up=arrays.up, n_cpu=arrays.n_cpu, n_mem=arrays.n_mem, n_gpus=arrays.n_gpus, n_switch=arrays.n_switch,
-        switches=arrays.switches, cpu=arrays.cpu, mem=arrays.mem, gfree=arrays.gfree, jobs=arrays.jobs,
-        g_of=arrays.g_of, g_ok=arrays.g_ok, g_type=arrays.g_type, g_vram=arrays.g_vram,
+        now=now, nodes=nodes, free_cpus=hardware.free_cpus, waiting=rows, idle_forecasts=idle, shapes=asked.shapes,
+        types=hardware.types, need=need, kinds=kinds, counts=counts,
+        counted=np.array(asked.counted, np.int64).reshape(-1, 6), s_mask=np.array(asked.masks, np.int64),
+        s_res=np.array(asked.reserved, np.int64).reshape(-1, 3), allowed=asked.places.allowed(),
+        up=hardware.up, n_cpu=hardware.n_cpu, n_mem=hardware.n_mem, n_leaf=hardware.n_leaf, n_block=hardware.n_block,
+        switch_parent=hardware.switch_parent, switch_level=hardware.switch_level,
+        cpu=hardware.cpu, mem=hardware.mem, gfree=hardware.gfree, jobs=hardware.jobs, c_numa=hardware.c_numa,
+        g_of=hardware.g_of, g_ok=hardware.g_ok, g_type=hardware.g_type, g_vram=hardware.g_vram, g_numa=hardware.g_numa,
         e_time=ends[0], e_node=ends[1], e_cpu=ends[2], e_mem=ends[3], e_gpu=ends[4], e_number=ends[5],
+        holds=holds_of(state, now, nodes, licenses, sharing, default_time_s), licenses=licenses, limits=asked.limits,
+        chains=asked.chains or [()], reservations=[(one.name, one.start, one.end) for one in state.reservations.values()],
         partitions=dict(state.partitions),
     )  # fmt: skip
 
 
-class _Nodes:
-    """The arrays by node."""
+class _Asked:
+    """What the waiting jobs ask for: shapes, of which identical requests share one, and the limits they are under."""
 
-    def __init__(self, state: State, nodes: list[Node]) -> None:
-        count = len(nodes)
-        cards = [node.inventory.gpus if node.inventory else () for node in nodes]
-        self.width = max((len(gpus) for gpus in cards), default=0) or 1
-        names = sorted({gpu.type for gpus in cards for gpu in gpus})
-        self.types = {name: index for index, name in enumerate(names)}
-        switches = sorted({node.inventory.switch if node.inventory else "" for node in nodes})
-        self.switches = max(len(switches), 1)
-        self.up = np.zeros(count, np.uint8)
-        for name in ("n_cpu", "n_mem", "n_gpus", "n_switch", "cpu", "mem", "jobs"):
-            setattr(self, name, np.zeros(count, np.int64))
-        for name in ("gfree", "g_of", "g_ok", "g_type", "g_vram"):
-            setattr(self, name, np.zeros((count, self.width), np.int64))
-        self.free_cpus: list[int] = []
-        kept = suspending.parked(state)
-        for row, node in enumerate(nodes):
-            self._fill(row, node, state.use.get(node.name, NodeUse()), switches, kept.get(node.name, 0))
+    def __init__(self, state: State, now: int, nodes: list[Node], sharing: Sharing) -> None:
+        self._state, self._now, self._sharing = state, now, sharing
+        self.places = Places(state, nodes, sharing)
+        self.shapes: list[Shape] = []
+        self.masks: list[int] = []
+        self.counted: list[list[int]] = []
+        self.reserved: list[tuple[int, int, int]] = []
+        self.limits: list[Limit] = []
+        self.chains: list[tuple[int, ...]] = []
+        self._shapes: dict[tuple[object, ...], int] = {}
+        self._chains: dict[tuple[str, str, str, str], int] = {}
+        self._limits: dict[str, int] = {}
+        self._numbers = {name: number for number, name in enumerate(state.reservations)}
 
-    n_cpu: Ints
-    n_mem: Ints
-    n_gpus: Ints
-    n_switch: Ints
-    cpu: Ints
-    mem: Ints
-    jobs: Ints
-    gfree: Ints
-    g_of: Ints
-    g_ok: Ints
-    g_type: Ints
-    g_vram: Ints
+    def row(self, job: Job) -> Waiting:
+        """A job with its shape and chain."""
+        spec = job.spec
+        request, waited = spec.request, self._now - job.status.eligible_time
+        waived = bool(request.switches and 0 < request.switches_wait_s <= waited)
+        key = (request, spec.partition, spec.reservation, waived)
+        index = self._shapes.get(key)
+        if index is None:
+            index = self._shapes[key] = len(self.shapes)
+            shape = shape_of(request, FOREVER)
+            self.shapes.append(replace(shape, switches=0) if waived else shape)
+            self.masks.append(self.places.row(job))
+            self.counted.append(totals_of(request))
+            self.reserved.append(self._reservation(spec.reservation))
+        return Waiting(job, index, starts_allowed(job), self._chain(job))
 
-    def _fill(self, row: int, node: Node, use: NodeUse, switches: list[str], parked: int) -> None:
-        inventory = node.inventory
-        assert inventory is not None
-        mask = mask_of(inventory.cpu_ids)
-        free = mask & ~use.cpus & ~parked
-        self.free_cpus.append(free)
-        self.up[row] = node.responding and node.drain is None
-        self.n_cpu[row], self.cpu[row] = mask.bit_count(), free.bit_count()
-        self.n_mem[row], self.mem[row] = inventory.memory_mib, inventory.memory_mib - use.memory_mib
-        self.n_gpus[row], self.jobs[row] = len(inventory.gpus), len(use.jobs)
-        self.n_switch[row] = switches.index(inventory.switch)
-        for index, gpu in enumerate(inventory.gpus):
-            held = use.gpu_shards[index] if index < len(use.gpu_shards) else 0
-            self._fill_gpu(row, index, gpu, held)
+    def _reservation(self, name: str) -> tuple[int, int, int]:
+        one = self._state.reservations.get(name)
+        if one is None:
+            return -1, 0, NEVER
+        return self._numbers[name], 0 if one.flex else one.start, NEVER if one.flex else one.end
 
-    def _fill_gpu(self, row: int, index: int, gpu: Gpu, held: int) -> None:
-        self.g_of[row, index] = gpu.shards
-        self.g_ok[row, index] = 0 if gpu.fault else gpu.shards
-        self.gfree[row, index] = 0 if gpu.fault else gpu.shards - held
-        self.g_type[row, index] = self.types[gpu.type]
-        self.g_vram[row, index] = gpu.vram_mib or 0
-
-
-def _eligible(state: State, now: int, sharing: Sharing) -> tuple[list[Job], list[Forecast]]:
-    jobs: list[Job] = []
-    idle: list[Forecast] = []
-    for number in state.pending:
-        job = state.jobs[number]
-        if job.is_array and not job.status.waiting:
-            continue
-        reasons = not_eligible(state, job, now) + sharing.over(job)
-        if not reasons:
-            jobs.append(job)
-        else:
-            start = max(job.spec.begin, job.status.retry_at)
-            only_time = all(reason.why in (Why.BEGIN_TIME, Why.REQUEUE_DELAY) for reason in reasons)
-            idle.append(Forecast(number, tuple(reasons), start if only_time else None))
-    return jobs, idle
-
-
-def not_eligible(state: State, job: Job, now: int) -> list[Reason]:
-    """All reasons, apart from resources and priority, why a pending job may not start now."""
-    reasons: list[Reason] = []
-    if job.spec.hold:
-        by_admin = job.spec.hold == "admin"
-        text = job.status.message if by_admin and job.status.message else "held until it is released"
-        reasons.append(Reason(Why.HELD_ADMIN if by_admin else Why.HELD_USER, text))
-    if job.spec.begin > now:
-        reasons.append(Reason(Why.BEGIN_TIME, "its begin time has not come"))
-    if job.status.retry_at > now:
-        reasons.append(Reason(Why.REQUEUE_DELAY, job.status.message))
-    verdict, jobs = dependency.check(state, job, now)
-    if verdict == "wait":
-        reasons.append(Reason(Why.DEPENDENCY, "waits for other jobs", jobs[:10]))
-    elif verdict == "never":
-        reasons.append(Reason(Why.DEPENDENCY_NEVER, "a job it depends on did not end as wanted", jobs[:10]))
-    array = state.jobs.get(job.array_number) if job.array_index is not None else job
-    if array is not None and array.spec.array is not None and array.spec.array.limit:
-        limit = array.spec.array.limit
-        if array.status.elements_running >= limit:
-            reasons.append(Reason(Why.ARRAY_LIMIT, f"{limit} elements of the array run, its limit"))
-    partition = state.partitions.get(job.spec.partition)
-    if partition is not None and not partition.up:
-        reasons.append(Reason(Why.PARTITION_DOWN, f"partition {partition.name} is down"))
-    return reasons
-
-
-def in_its_room(job: Job) -> Job:
-    """A job that others are preempted for, kept to the nodes that they leave: so it takes no room made for another."""
-    if not job.status.room:
-        return job
-    request = msgspec.structs.replace(job.spec.request, nodelist=job.status.room)
-    return msgspec.structs.replace(job, spec=msgspec.structs.replace(job.spec, request=request))
-
-
-def why_waiting(state: State, job: Job, now: int) -> list[Reason]:
-    """As `not_eligible`, with limits, licenses and reservations."""
-    return not_eligible(state, job, now) + Sharing(state, now).over(job)
-
-
-def _starts_allowed(job: Job) -> int:
-    if job.spec.array is None:
-        return 1
-    left = count_indices(job.status.waiting)
-    limit = job.spec.array.limit
-    return min(left, limit - job.status.elements_running) if limit else left
-
-
-class _Places:
-    """Which nodes requests may use, one row for all that leave the same ones."""
-
-    def __init__(self, state: State, nodes: list[Node], sharing: Sharing) -> None:
-        self._state, self._nodes, self._sharing = state, nodes, sharing
-        self._known: dict[tuple[object, ...], int] = {}
-        self._rows: list[Bytes] = []
-
-    def row(self, job: Job, closed: frozenset[str]) -> int:
-        """The row of a job to which the nodes of the reservations `closed` are shut."""
-        request, reservation = job.spec.request, job.spec.reservation
-        key = (job.spec.partition, request.nodelist, request.exclude, request.constraint, reservation, closed)
-        if key not in self._known:
-            self._known[key] = len(self._rows)
-            self._rows.append(self._open(job, closed))
-        return self._known[key]
-
-    def allowed(self) -> Bytes:
-        """All rows, a column for each node."""
-        return np.array(self._rows or [np.ones(len(self._nodes), np.uint8)], np.uint8).reshape(-1, len(self._nodes))
-
-    def _open(self, job: Job, closed: frozenset[str]) -> Bytes:
-        request, part = job.spec.request, self._state.partitions.get(job.spec.partition)
-        row = np.zeros(len(self._nodes), np.uint8)
-        for index, node in enumerate(self._nodes):
-            inside = part is None or part.has(node.name)
-            named = not request.nodelist or node.name in request.nodelist
-            features = node.inventory.features if node.inventory else ()
-            fits = inside and named and node.name not in request.exclude and has_features(request.constraint, features)
-            row[index] = fits and self._sharing.open_to(job, node.name, closed)
-        return row
-
-
-def has_features(text: str, features: tuple[str, ...]) -> bool:
-    """Whether a node with `features` may be among the nodes of a job with this constraint (`sbatch(1)`); one that
-    cannot be read, which the gate refuses, matches none."""
-    try:
-        return constraint.matches(constraint.parse(text), features)
-    except Refused:
-        return False
+    def _chain(self, job: Job) -> int:
+        key = (job.user, job.spec.account, job.spec.qos, job.spec.partition)
+        if key not in self._chains:
+            places = []
+            for words, name, used, most in self._sharing.chain_of(job):
+                if name not in self._limits:
+                    self._limits[name] = len(self.limits)
+                    self.limits.append(Limit(words, name, used, most))
+                places.append(self._limits[name])
+            self._chains[key] = len(self.chains)
+            self.chains.append(tuple(places))
+        return self._chains[key]
 
 
 def shape_arrays(shapes: list[Shape], types: dict[str, int]) -> tuple[Ints, Ints, Ints]:

@@ -26,6 +26,7 @@ class WhatIf:
             free_cpus=list(snapshot.free_cpus),
             waiting=list(snapshot.waiting),
             cpu=snapshot.cpu.copy(),
+            c_numa=snapshot.c_numa.copy(),
             mem=snapshot.mem.copy(),
             gfree=snapshot.gfree.copy(),
             jobs=snapshot.jobs.copy(),
@@ -101,6 +102,9 @@ class WhatIf:
         now = self.snapshot
         now.free_cpus[row] = now.free_cpus[row] | cpus if sign > 0 else now.free_cpus[row] & ~cpus
         now.cpu[row] += sign * cpus.bit_count()
+        inventory = now.nodes[row].inventory
+        for numa in inventory.numa if inventory is not None else ():
+            now.c_numa[row, numa.index] = (mask_of(numa.cpu_ids) & now.free_cpus[row]).bit_count()
         now.mem[row] += sign * memory_mib
         for gpu in gpus:
             if now.g_ok[row, gpu.index]:

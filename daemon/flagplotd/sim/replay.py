@@ -134,13 +134,13 @@ class Replay:
             self._cycle()
 
     def _cycle(self) -> None:
-        while self._wanted and self.state.pending:
-            self._wanted = False
+        # A cycle that started something is followed by another within seconds: what it planned may fit better now.
+        while self.state.pending:
             snapshot = take(self.state, self.now, self.policy.default_time_s)
             snapshot.inputs = inputs(self.state, self.policy, self._memory)
             snapshot.preemption = preemption(self.state, self.now)
             if not self._step(planned(snapshot, self.policy)).events:
-                self._wanted = False
+                break
         self._wanted = False
 
     def _step(self, stimulus: st.Stimulus) -> Outcome:

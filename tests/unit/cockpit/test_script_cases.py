@@ -155,8 +155,7 @@ def test_options_of_a_shared_cluster() -> None:
     )
     request = spec.request
     assert (spec.account, spec.qos, spec.reservation) == ("physics", "long", "course")
-    idle = ("switches", "contiguous", "oversubscribe", "gres-flags")
-    assert [word.split(": ")[1] for word in warnings] == [f"--{word} has no effect yet" for word in idle]
+    assert [word.split(": ")[1] for word in warnings] == ["--oversubscribe has no effect yet"]
     assert request.licenses == (LicenseCount("matlab", 3), LicenseCount("ansys@lic1"))
     assert (request.switches, request.switches_wait_s, request.contiguous) == (1, 7_200, True)
     assert (request.cpus_per_gpu, request.near_gpus, request.oversubscribe) == (4, True, True)

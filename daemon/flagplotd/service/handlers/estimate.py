@@ -23,7 +23,7 @@ async def handle(asking: Asking, request: Estimate) -> Estimated:
 async def forecast(asking: Asking, asked: JobSpec) -> Forecast:
     """Refuses what `Submit` would refuse; the snapshot is taken here, the plan made in the scheduler's thread."""
     from flagplotd.sched import explain
-    from flagplotd.sched.snapshot import why_waiting
+    from flagplotd.sched.eligible import why_waiting
 
     server = asking.server
     state, now, policy = server.state, server.loop.now(), server.cycle.policy

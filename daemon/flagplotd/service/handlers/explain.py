@@ -28,7 +28,7 @@ async def handle(asking: Asking, request: Explain) -> Explained:
 
 async def _forecast(asking: Asking, job: Job) -> Forecast:
     from flagplotd.sched import explain
-    from flagplotd.sched.snapshot import why_waiting
+    from flagplotd.sched.eligible import why_waiting
 
     server = asking.server
     state, now, policy = server.state, server.loop.now(), server.cycle.policy

@@ -1,0 +1,124 @@
+"""A snapshot as the kernels' arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from flagplotd.sched.kernel import layout as at
+from flagplotd.sched.kernel.gang import SWITCH
+
+if TYPE_CHECKING:
+    from flagplotd.sched.snapshot import Snapshot
+
+LONGEST = 315_360_000
+"""Seconds that a job without a time limit is taken to run at most: ten years."""
+
+
+class Arrays(NamedTuple):
+    """The arguments of `kernel.cycle.cycle` from `shapes` to `tail`, as `kernel.layout` describes them."""
+
+    shapes: Any
+    masks: Any
+    free: Any
+    nodes: Any
+    g_free: Any
+    cards: Any
+    c_numa: Any
+    events: Any
+    e_gpu: Any
+    tail: Any
+
+
+def arrays_of(snapshot: Snapshot, room: int) -> Arrays:
+    """All arrays of a snapshot, with room for `room` more events; nothing in them is shared with it."""
+    nodes, width = _nodes(snapshot), snapshot.g_of.shape[1]
+    count, more = len(snapshot.nodes), len(nodes) - len(snapshot.nodes)
+    cards = np.zeros((len(nodes), width), at.CARD)
+    for name, column in (("of", snapshot.g_of), ("ok", snapshot.g_ok), ("kind", snapshot.g_type),
+                         ("vram", snapshot.g_vram), ("numa", snapshot.g_numa)):  # fmt: skip
+        cards[name][:count] = column
+    g_free = np.zeros((len(nodes), width), np.int32)
+    g_free[:count] = snapshot.gfree
+    c_numa = np.zeros((len(nodes), snapshot.c_numa.shape[1]), np.int32)
+    c_numa[:count] = snapshot.c_numa
+    events, e_gpu, tail = _events(snapshot, nodes, width, room)
+    masks = _bits(snapshot.allowed)
+    free = np.zeros((at.LEVELS, masks.shape[1]), np.uint64)
+    assert more == len(snapshot.licenses)
+    return Arrays(_shapes(snapshot), masks, free, nodes, g_free, cards, c_numa, events, e_gpu, tail)
+
+
+def _nodes(snapshot: Snapshot) -> Any:
+    count, names = len(snapshot.nodes), snapshot.licenses
+    nodes = np.zeros(count + len(names), at.NODE)
+    nodes["head"] = nodes["leaf"] = nodes["block"] = -1
+    for name, column in (("cpu", snapshot.cpu), ("cpus", snapshot.n_cpu), ("mem", snapshot.mem), ("mems", snapshot.n_mem),
+                         ("up", snapshot.up), ("leaf", snapshot.n_leaf), ("block", snapshot.n_block)):  # fmt: skip
+        nodes[name][:count] = column
+    for row, free in enumerate(names.values(), count):
+        nodes["cpu"][row] = nodes["cpus"][row] = free
+    return nodes
+
+
+def _events(snapshot: Snapshot, nodes: Any, width: int, room: int) -> tuple[Any, Any, Any]:
+    from flagplotd.sched.kernel.timeline import link_all
+
+    ends, holds = len(snapshot.e_time), snapshot.holds
+    total = ends + len(holds) + room
+    events, e_gpu = np.zeros(total, at.EVENT), np.zeros((total, width), np.int32)
+    rows = np.zeros(ends + len(holds), np.int64)
+    some = events[:ends]
+    some["time"], some["sign"], some["res"], some["job"] = snapshot.e_time, 1, -1, -1
+    some["cpu"], some["mem"], e_gpu[:ends], rows[:ends] = (
+        snapshot.e_cpu,
+        snapshot.e_mem,
+        snapshot.e_gpu,
+        snapshot.e_node,
+    )
+    for place, hold in enumerate(holds, ends):
+        one = events[place]
+        one["time"], one["sign"], one["shut"], one["res"], one["job"] = hold.time, hold.sign, hold.shut, hold.res, -1
+        one["cpu"], rows[place] = hold.sign * hold.cpus, hold.row
+        for gpu, shards in hold.gpus:
+            e_gpu[place, gpu] = hold.sign * shards
+    link_all(nodes, events, rows)
+    return events, e_gpu, np.array([len(rows)], np.int64)
+
+
+def _bits(allowed: Any) -> Any:
+    rows, count = allowed.shape
+    padded = np.zeros((rows, -(-max(count, 1) // 64) * 64), np.uint8)
+    padded[:, :count] = allowed
+    return np.packbits(padded, axis=1, bitorder="little").view(np.uint64)
+
+
+def _shapes(snapshot: Snapshot) -> Any:
+    asked = snapshot.shapes
+    shapes = np.zeros(max(len(asked), 1), at.SHAPE)
+    if not asked:
+        return shapes
+    for place, name in enumerate(("cpu", "mem", "shards", "vram", "stype", "exclusive")):
+        shapes[name] = snapshot.need[:, place]
+    shapes["kind"], shapes["count"] = snapshot.kinds, snapshot.counts
+    shapes["kinds"], shapes["gpus"] = (snapshot.counts > 0).sum(axis=1), snapshot.counts.sum(axis=1)
+    shapes["limit"] = [min(shape.limit, LONGEST) for shape in asked]
+    for name in ("least", "most", "near", "switches", "contiguous"):
+        shapes[name] = [getattr(shape, name) for shape in asked]
+    shapes["mask"], shapes["need"] = snapshot.s_mask, snapshot.counted
+    shapes["res"], shapes["opens"], shapes["closes"] = snapshot.s_res.T
+    rows = {name: row for row, name in enumerate(snapshot.licenses)}
+    for row, shape in enumerate(asked):
+        known = [(rows[name], count) for name, count in shape.licenses if name in rows][: at.LICENSES]
+        shapes["licenses"][row] = len(known)
+        for place, (license_, count) in enumerate(known):
+            shapes["license"][row, place], shapes["seats"][row, place] = license_, count
+    return shapes
+
+
+def switches_of(snapshot: Snapshot) -> Any:
+    """The tree of switches."""
+    switches = np.zeros(len(snapshot.switch_parent), SWITCH)
+    switches["parent"], switches["level"] = snapshot.switch_parent, snapshot.switch_level
+    return switches

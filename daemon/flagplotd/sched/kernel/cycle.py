@@ -1,0 +1,292 @@
+"""One pass over the pending jobs in order: start what fits, give the first blocked ones a place in time, fill in behind.
+
+A planned start takes its part of its nodes' timelines, so that nothing behind it may delay it. EASY backfill plans the
+first K blocked jobs (Mu'alem and Feitelson, 2001), conservative backfill all of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from flagplotd.sched.kernel.fit import OPTIONS, cpus_of, holds, memory_of, pick
+from flagplotd.sched.kernel.gang import choose
+from flagplotd.sched.kernel.layout import (
+    AT_CPU,
+    AT_MEM,
+    AT_PART,
+    BEHIND,
+    DOWN,
+    IMPOSSIBLE,
+    LEVELS,
+    LICENSE,
+    LIMIT,
+    MEM_UNIT,
+    NEVER,
+    RESERVED,
+    RESOURCES,
+    SWITCHES,
+    TIMES,
+    USED,
+)
+from flagplotd.sched.kernel.search import ONE, best_node, scan, when_and_where
+from flagplotd.sched.kernel.timeline import add_event, bound_node, window
+
+
+@njit(**OPTIONS)
+def refresh(nodes, free, g_free, cards, row):
+    """Bring what follows from what a node has free up to date."""
+    whole, part = 0, 0
+    for gpu in range(g_free.shape[1]):
+        whole += cards[row, gpu].of > 0 and g_free[row, gpu] == cards[row, gpu].of
+        if g_free[row, gpu] < cards[row, gpu].of:
+            part = max(part, g_free[row, gpu])
+    nodes[row].whole, nodes[row].part = whole, part
+    up, cpu, mem = nodes[row].up, nodes[row].cpu, nodes[row].mem
+    bit = ONE << np.uint64(row & 63)
+    for level in range(LEVELS):
+        if level < AT_CPU:
+            there = whole >= level
+        elif level < AT_PART:
+            there = cpu >= 1 << (level - AT_CPU)
+        elif level < AT_MEM:
+            there = part >= 1 << (level - AT_PART)
+        else:
+            there = mem >= MEM_UNIT << (level - AT_MEM)
+        if up and there:
+            free[level, row >> 6] |= bit
+        else:
+            free[level, row >> 6] &= ~bit
+
+
+@njit(**OPTIONS)
+def prepare(now, count, nodes, free, g_free, cards, events, e_gpu, when, first, run):
+    """Make a snapshot's arrays ready: nothing ends before the next second, what is free and the bounds are known."""
+    for event in range(events.shape[0]):
+        if events[event].sign > 0 and events[event].shut == 0 and events[event].time <= now:
+            events[event].time = now + 1
+    first[:] = NEVER
+    for row in range(count):
+        refresh(nodes, free, g_free, cards, row)
+        bound_node(nodes, g_free, cards, events, e_gpu, row, now, when, first, run)
+
+
+@njit(**OPTIONS)
+def over(chain, need, c_first, c_scope, used, most):
+    """The first limit, as scope × USED + counter, that a start would exceed (-1: none)."""
+    for at in range(c_first[chain], c_first[chain + 1]):
+        scope = c_scope[at]
+        for place in range(USED):
+            if most[scope, place] >= 0 and need[place] > 0 and used[scope, place] + need[place] > most[scope, place]:
+                return scope * USED + place
+    return -1
+
+
+@njit(**OPTIONS)
+def seats_now(shape, now, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run):
+    """Whether the licenses of a job are free for its whole limit."""
+    for index in range(shape.licenses):
+        row = licenses + shape.license[index]
+        open_ = window(nodes, g_free, events, e_gpu, row, now, now + shape.limit, shape.res, room, room_gpu, run)
+        if not open_ or room[0] < shape.seats[index]:
+            return False
+    return True
+
+
+@njit(**OPTIONS)
+def able(shape, masks, nodes, cards, run):
+    """0: enough nodes could hold a part if they were empty; 1: only if all were up and sound; 2: not even then."""
+    there, up = 0, 0
+    for block in range(masks.shape[1]):
+        word = masks[shape.mask, block]
+        row = block << 6
+        while word != 0:
+            if word & 1 and _could(shape, nodes[row], cards[row], run, False):
+                there += 1
+                up += nodes[row].up and _could(shape, nodes[row], cards[row], run, True)
+                if up >= shape.least:
+                    return 0
+            word >>= 1
+            row += 1
+    return 1 if there >= shape.least else 2
+
+
+@njit(**OPTIONS)
+def _could(shape, node, cards, run, sound):
+    if shape.cpu > node.cpus or memory_of(shape, node) > node.mems:
+        return False
+    if shape.gpus == 0 and shape.shards == 0 and shape.vram == 0:
+        return True
+    for gpu in range(cards.shape[0]):
+        run[gpu] = cards[gpu].ok if sound else cards[gpu].of
+    return holds(shape, run, cards)
+
+
+@njit(**OPTIONS)
+def take(job, now, shape, taken, first_row, nodes, free, g_free, cards, c_numa, events, e_gpu, tail, when, first, room,
+         room_gpu, run, gpus, chosen, licenses, out, out_gpu):  # fmt: skip
+    """Start a job on the chosen nodes: what it takes is gone until its limit is over. Writes a row of `out` (job, node,
+    1 for the first part) for each."""
+    for part in range(taken):
+        row = chosen[part]
+        node = nodes[row]
+        there = g_free[row]
+        if node.takes > 0:
+            window(nodes, g_free, events, e_gpu, row, now, now + shape.limit, shape.res, room, room_gpu, run)
+            there = room_gpu
+        pick(shape, there, cards[row], c_numa[row], gpus)
+        cpu, mem = cpus_of(shape, node), memory_of(shape, node)
+        node.cpu -= cpu
+        node.mem -= mem
+        out[first_row + part, 0], out[first_row + part, 1], out[first_row + part, 2] = job, row, part == 0
+        for gpu in range(gpus.shape[0]):
+            g_free[row, gpu] -= gpus[gpu]
+            out_gpu[first_row + part, gpu] = gpus[gpu]
+        _near_cores(cpu, gpus, cards[row], c_numa[row])
+        add_event(nodes, events, e_gpu, row, tail[0], now + shape.limit, 1, cpu, mem, gpus, -1, -1)
+        tail[0] += 1
+        refresh(nodes, free, g_free, cards, row)
+        bound_node(nodes, g_free, cards, events, e_gpu, row, now, when, first, run)
+    gpus[:] = 0
+    for index in range(shape.licenses):
+        row = licenses + shape.license[index]
+        nodes[row].cpu -= shape.seats[index]
+        add_event(nodes, events, e_gpu, row, tail[0], now + shape.limit, 1, shape.seats[index], 0, gpus, -1, -1)
+        tail[0] += 1
+
+
+@njit(**OPTIONS)
+def _near_cores(cpu, gpus, cards, cores):
+    """Count the CPUs taken, first on the NUMA domains of the chosen GPUs, as `place` takes them."""
+    left = cpu
+    for near in (True, False):
+        for domain in range(cores.shape[0]):
+            used = False
+            for gpu in range(gpus.shape[0]):
+                used |= gpus[gpu] > 0 and cards[gpu].numa == domain
+            if used == near:
+                some = min(left, cores[domain])
+                cores[domain] -= some
+                left -= some
+
+
+@njit(**OPTIONS)
+def promise(job, time, now, shape, taken, nodes, g_free, cards, c_numa, events, e_gpu, tail, when, first, room, room_gpu, run,
+            gpus, chosen, licenses):  # fmt: skip
+    """Keep the chosen nodes' parts for a job from `time` on."""
+    end = time + shape.limit
+    for part in range(taken):
+        row = chosen[part]
+        window(nodes, g_free, events, e_gpu, row, time, end, shape.res, room, room_gpu, run)
+        pick(shape, room_gpu, cards[row], c_numa[row], gpus)
+        cpu, mem = cpus_of(shape, nodes[row]), memory_of(shape, nodes[row])
+        add_event(nodes, events, e_gpu, row, tail[0], time, -1, cpu, mem, gpus, -1, job)
+        add_event(nodes, events, e_gpu, row, tail[0] + 1, end, 1, cpu, mem, gpus, -1, job)
+        tail[0] += 2
+        bound_node(nodes, g_free, cards, events, e_gpu, row, now, when, first, run)
+    gpus[:] = 0
+    for index in range(shape.licenses):
+        row, seats = licenses + shape.license[index], shape.seats[index]
+        add_event(nodes, events, e_gpu, row, tail[0], time, -1, seats, 0, gpus, -1, job)
+        add_event(nodes, events, e_gpu, row, tail[0] + 1, end, 1, seats, 0, gpus, -1, job)
+        tail[0] += 2
+
+
+@njit(**OPTIONS)
+def begin(now, shape, made, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run, found,
+          tally, chosen, info, switches, licenses):  # fmt: skip
+    """The nodes of a job that can start now into `chosen`: (how many, 0) or (0, why none can)."""
+    if now < shape.opens or now + shape.limit > shape.closes:
+        return 0, TIMES
+    if not seats_now(shape, now, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run):
+        return 0, LICENSE
+    count = 0
+    if shape.most == 1:
+        row = best_node(
+            shape, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run, info
+        )
+        if row >= 0:
+            chosen[0] = row
+            return 1, 0
+    else:
+        count = scan(
+            shape,
+            now,
+            masks,
+            free,
+            nodes,
+            g_free,
+            cards,
+            c_numa,
+            events,
+            e_gpu,
+            levels,
+            room,
+            room_gpu,
+            run,
+            found,
+            info,
+        )
+        if count >= shape.least:
+            taken = choose(shape, shape.most, found, count, nodes, switches, tally, chosen)
+            return (taken, 0) if taken >= shape.least else (0, SWITCHES)
+    return 0, _why(shape, count, made, info, masks, nodes, cards, run)
+
+
+@njit(**OPTIONS)
+def cycle(now, reservations, jobs, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, tail, when, first,
+          c_first, c_scope, used, most, switches, licenses, failed, room, room_gpu, run, gpus, levels, times, found, tally,
+          chosen, info, out, out_gpu, answers):  # fmt: skip
+    """Plan all jobs, given in their order; returns the rows of `out` written. `failed` is, by shape, 0 or why none starts
+    any more in this pass."""
+    rows, made = 0, 0
+    for job in range(jobs.shape[0]):
+        kind, chain, answer = jobs[job].shape, jobs[job].chain, answers[job]
+        shape = shapes[kind]
+        scope = -1
+        while answer.started < jobs[job].count:
+            scope = over(chain, shape.need, c_first, c_scope, used, most)
+            if scope >= 0 or failed[kind] != 0:
+                break
+            if rows + shape.most > out.shape[0] or tail[0] + shape.most + shape.licenses > events.shape[0]:
+                failed[kind] = RESOURCES
+                break
+            taken, why = begin(now, shape, made, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room,
+                               room_gpu, run, found, tally, chosen, info, switches, licenses)  # fmt: skip
+            if taken == 0:
+                failed[kind] = why
+                break
+            take(job, now, shape, taken, rows, nodes, free, g_free, cards, c_numa, events, e_gpu, tail, when, first, room,
+                 room_gpu, run, gpus, chosen, licenses, out, out_gpu)  # fmt: skip
+            rows += taken
+            answer.started += 1
+            for place in range(c_first[chain], c_first[chain + 1]):
+                for counter in range(USED):
+                    used[c_scope[place], counter] += shape.need[counter]
+        if answer.started >= jobs[job].count:
+            continue
+        answer.bits, answer.scope = (LIMIT if scope >= 0 else 0) | failed[kind], scope
+        if made >= reservations or scope >= 0 or failed[kind] & (DOWN | IMPOSSIBLE):
+            continue
+        if tail[0] + 2 * (shape.least + shape.licenses) > events.shape[0]:
+            continue
+        made += 1
+        time, taken = when_and_where(shape, now, masks, nodes, g_free, cards, events, e_gpu, when, first, switches, levels,
+                                     room, room_gpu, run, times, found, tally, chosen, licenses)  # fmt: skip
+        if time < NEVER:
+            answer.start, answer.node = time, chosen[0]
+            promise(job, time, now, shape, taken, nodes, g_free, cards, c_numa, events, e_gpu, tail, when, first, room,
+                    room_gpu, run, gpus, chosen, licenses)  # fmt: skip
+    return rows
+
+
+@njit(**OPTIONS)
+def _why(shape, count, made, info, masks, nodes, cards, run):
+    """Why too few nodes fit, where `info` of them are promised or reserved. Before anything is promised, what stands
+    in the way can only be a reservation."""
+    if count + info[0] + info[1] >= shape.least:
+        return (BEHIND if info[0] > 0 and made > 0 else 0) | (RESERVED if info[1] > 0 or made == 0 else 0)
+    state = able(shape, masks, nodes, cards, run)
+    if state == 2:
+        return IMPOSSIBLE
+    return DOWN if state == 1 else RESOURCES | (RESERVED if info[1] > 0 else 0)

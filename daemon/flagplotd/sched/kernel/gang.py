@@ -1,0 +1,165 @@
+"""Which of the fitting nodes a gang takes: neighbours, one block, the lowest switch and the fewest leaves."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from flagplotd.sched.kernel.fit import OPTIONS
+
+SWITCH = np.dtype([("parent", np.int64), ("level", np.int64)])
+"""A switch: the one above it (-1: none) and its level (0: a leaf)."""
+
+
+@njit(**OPTIONS)
+def choose(shape, want, found, count, nodes, switches, tally, chosen):
+    """Choose from `shape.least` to `want` of the `count` nodes in `found` into `chosen`; returns how many, 0 where too
+    few hang together. Changes `found`. `tally` has room for the switches, the blocks and the nodes."""
+    if shape.contiguous:
+        return _neighbours(shape, want, found, count, chosen)
+    count = _one_block(shape, found, count, nodes, tally)
+    if switches.shape[0] == 0:
+        taken = _fullest(found, count, min(want, count), nodes, chosen, 0)
+    else:
+        taken = _by_switch(shape, want, found, count, nodes, switches, tally, chosen)
+    _sort(chosen, taken)
+    return taken
+
+
+@njit(**OPTIONS)
+def _sort(chosen, taken):
+    """Put the chosen nodes in the order of names, which ranks follow."""
+    for at in range(1, taken):
+        row, place = chosen[at], at
+        while place > 0 and chosen[place - 1] > row:
+            chosen[place] = chosen[place - 1]
+            place -= 1
+        chosen[place] = row
+
+
+@njit(**OPTIONS)
+def _neighbours(shape, want, found, count, chosen):
+    best, best_length, first = -1, 1 << 60, 0
+    for at in range(count):
+        if at > 0 and found[at] != found[at - 1] + 1:
+            first = at
+        if at + 1 == count or found[at + 1] != found[at] + 1:
+            length = at + 1 - first
+            if shape.least <= length < best_length:
+                best, best_length = first, length
+    if best < 0:
+        return 0
+    taken = min(want, best_length)
+    for at in range(taken):
+        chosen[at] = found[best + at]
+    return taken
+
+
+@njit(**OPTIONS)
+def _one_block(shape, found, count, nodes, tally):
+    """Keep only the nodes of the smallest block that suffices, if one does."""
+    blocks = 0
+    for at in range(count):
+        blocks = max(blocks, nodes[found[at]].block + 1)
+    if blocks == 0:
+        return count
+    tally[:blocks] = 0
+    for at in range(count):
+        if nodes[found[at]].block >= 0:
+            tally[nodes[found[at]].block] += 1
+    best, best_count = -1, 1 << 60
+    for block in range(blocks):
+        if shape.least <= tally[block] < best_count:
+            best, best_count = block, tally[block]
+    if best < 0:
+        return count
+    kept = 0
+    for at in range(count):
+        if nodes[found[at]].block == best:
+            found[kept] = found[at]
+            kept += 1
+    return kept
+
+
+@njit(**OPTIONS)
+def _fullest(found, count, want, nodes, chosen, taken):
+    """Add `want` nodes to the `taken` chosen ones, those with the fewest whole GPUs free first."""
+    goal, level = taken + want, 0
+    while taken < goal:
+        following = 1 << 60
+        for at in range(count):
+            whole = nodes[found[at]].whole
+            if whole == level and taken < goal:
+                chosen[taken] = found[at]
+                taken += 1
+            elif level < whole < following:
+                following = whole
+        if following == 1 << 60:
+            break
+        level = following
+    return taken
+
+
+@njit(**OPTIONS)
+def _under(leaf, switch, switches):
+    while leaf >= 0 and leaf != switch:
+        leaf = switches[leaf].parent
+    return leaf == switch
+
+
+@njit(**OPTIONS)
+def _lowest(shape, found, count, nodes, switches, tally):
+    """The lowest switch, of them the one with the fewest, that joins enough fitting nodes (-1: none)."""
+    tally[: switches.shape[0]] = 0
+    for at in range(count):
+        switch = nodes[found[at]].leaf
+        while switch >= 0:
+            tally[switch] += 1
+            switch = switches[switch].parent
+    best = -1
+    for switch in range(switches.shape[0]):
+        if tally[switch] < shape.least:
+            continue
+        if (
+            best < 0
+            or switches[switch].level < switches[best].level
+            or (switches[switch].level == switches[best].level and tally[switch] < tally[best])
+        ):
+            best = switch
+    return best
+
+
+@njit(**OPTIONS)
+def _by_switch(shape, want, found, count, nodes, switches, tally, chosen):
+    top = _lowest(shape, found, count, nodes, switches, tally)
+    if top < 0 and shape.switches > 0:
+        return 0
+    if top < 0:
+        return _fullest(found, count, min(want, count), nodes, chosen, 0)
+    taken, leaves = 0, 0
+    room = tally[switches.shape[0] :]
+    while taken < shape.least:
+        left, best = shape.least - taken, -1
+        for leaf in range(switches.shape[0]):
+            if switches[leaf].level != 0 or tally[leaf] <= 0 or not _under(leaf, top, switches):
+                continue
+            if best < 0:
+                best = leaf
+            elif tally[best] >= left:
+                if left <= tally[leaf] < tally[best]:
+                    best = leaf
+            elif tally[leaf] > tally[best]:
+                best = leaf
+        if best < 0:
+            return 0
+        leaves += 1
+        if 0 < shape.switches < leaves:
+            return 0
+        kept = 0
+        for at in range(count):
+            if nodes[found[at]].leaf == best:
+                room[kept] = found[at]
+                kept += 1
+        tally[best] = 0
+        taken = _fullest(room, kept, min(want - taken, kept), nodes, chosen, taken)
+    return taken

@@ -1,0 +1,322 @@
+"""Which nodes a job starts on now, and when and where it could start at the earliest."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from flagplotd.sched.kernel.fit import OPTIONS, best_share, cpus_of, fits, near_enough, pick, share_of
+from flagplotd.sched.kernel.gang import choose
+from flagplotd.sched.kernel.layout import (
+    AT_CPU,
+    AT_MEM,
+    AT_PART,
+    CPU_LEVELS,
+    GPU_LEVELS,
+    MEM_LEVELS,
+    MEM_UNIT,
+    NEVER,
+    PART_LEVELS,
+)
+from flagplotd.sched.kernel.timeline import earliest_on, log2, window
+
+ONE = np.uint64(1)
+ENOUGH = 32
+"""Nodes of one tier that are compared for the best fit."""
+TRIES = 64
+"""Moments tried for a gang whose nodes must hang together before it is left without a planned start."""
+
+
+@njit(**OPTIONS)
+def fits_now(shape, row, now, nodes, g_free, cards, c_numa, events, e_gpu, room, room_gpu, run):
+    """0: a part does not fit on the node; 1: it does; 2: it would delay a planned start; 3: a reservation is near."""
+    node = nodes[row]
+    room[0], room[1] = node.cpu, node.mem
+    if not fits(shape, node, room, g_free[row], cards[row]):
+        return 0
+    if node.takes > 0:
+        if not window(nodes, g_free, events, e_gpu, row, now, now + shape.limit, shape.res, room, room_gpu, run):
+            return 3
+        if not fits(shape, node, room, room_gpu, cards[row]):
+            return 2
+    if shape.near and shape.gpus + shape.shards + shape.vram > 0:
+        free = room_gpu if node.takes > 0 else g_free[row]
+        pick(shape, free, cards[row], c_numa[row], run)
+        if not near_enough(shape, run, cards[row], c_numa[row]):
+            return 0
+    return 1
+
+
+@njit(**OPTIONS)
+def score_of(shape, row, nodes, g_free, cards):
+    """Less is better: the tightest fit, so that whole GPUs and whole nodes stay together."""
+    node = nodes[row]
+    left = node.cpu - cpus_of(shape, node)
+    if shape.shards > 0 or shape.vram > 0:
+        gpu = best_share(shape, g_free[row], cards[row])
+        rest = 0
+        if gpu >= 0:
+            rest = g_free[row, gpu] - share_of(shape, cards[row, gpu].of, cards[row, gpu].vram)
+        return (rest << 40) + (node.whole << 24) + left
+    return ((node.whole - shape.gpus) << 24) + left
+
+
+@njit(**OPTIONS)
+def scan(
+    shape, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run, found, info
+):
+    """All nodes on which a part fits now, in their order, into `found`; returns how many.
+
+    `info` counts the nodes that fit but for a planned start (0) or a reservation (1).
+    """
+    count = 0
+    info[0], info[1] = 0, 0
+    levels_of(shape, levels)
+    for block in range(masks.shape[1]):
+        word = masks[shape.mask, block] & free[levels[0], block] & free[levels[1], block] & free[levels[3], block]
+        row = block << 6
+        while word != 0:
+            if word & ONE and nodes[row].cpu >= shape.cpu:
+                answer = fits_now(shape, row, now, nodes, g_free, cards, c_numa, events, e_gpu, room, room_gpu, run)
+                if answer >= 2:
+                    info[answer - 2] += 1
+                elif answer == 1:
+                    found[count] = row
+                    count += 1
+            word >>= ONE
+            row += 1
+    return count
+
+
+@njit(**OPTIONS)
+def best_node(shape, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run, info):
+    """The node on which a job on one node starts now (-1: none): the tightest of the first `ENOUGH` in the first tier
+    that has any. Tiers go from nodes with little free to those with much, by shared GPUs, then by whole ones."""
+    info[0], info[1] = 0, 0
+    levels_of(shape, levels)
+    share = shape.shards > 0 or shape.vram > 0
+    tier = levels[2] if share else levels[0]
+    if not _any(shape, masks, free, levels, 1 if share else levels[0]) and not (
+        share and _any(shape, masks, free, levels, levels[2])
+    ):
+        return -1
+    while tier >= 0:
+        best, best_score, seen = -1, NEVER, 0
+        above = _above(tier)
+        for block in range(masks.shape[1]):
+            word = masks[shape.mask, block] & free[tier, block] & free[levels[1], block] & free[levels[3], block]
+            if above >= 0:
+                word &= ~free[above, block]
+            row = block << 6
+            while word != 0 and seen < ENOUGH:
+                if word & ONE and nodes[row].cpu >= shape.cpu:
+                    answer = fits_now(shape, row, now, nodes, g_free, cards, c_numa, events, e_gpu, room, room_gpu, run)
+                    if answer >= 2:
+                        info[answer - 2] += 1
+                    elif answer == 1:
+                        seen += 1
+                        score = score_of(shape, row, nodes, g_free, cards)
+                        if score < best_score:
+                            best, best_score = row, score
+                word >>= ONE
+                row += 1
+            if seen >= ENOUGH:
+                break
+        if best >= 0:
+            return best
+        # Shares go on to whole GPUs when no shared one has room.
+        tier = above if above >= 0 else (1 if tier >= AT_PART else -1)
+    return -1
+
+
+@njit(**OPTIONS)
+def _any(shape, masks, free, levels, tier):
+    """Whether any node has at least what a tier and the other bounds ask."""
+    for block in range(masks.shape[1]):
+        word = masks[shape.mask, block] & free[tier, block] & free[levels[1], block] & free[levels[3], block]
+        if word != 0:
+            return True
+    return False
+
+
+@njit(**OPTIONS)
+def _above(tier):
+    """The next tier of its kind (-1: it is the last)."""
+    last = tier == GPU_LEVELS - 1 or tier == AT_PART + PART_LEVELS - 1
+    return -1 if last else tier + 1
+
+
+@njit(**OPTIONS)
+def levels_of(shape, levels):
+    """The rows of `free` and `when` that bound a shape from below: GPUs, CPUs, shares and memory."""
+    levels[0] = min(shape.gpus, GPU_LEVELS - 1)
+    levels[1] = AT_CPU + log2(max(shape.cpu, 1), CPU_LEVELS)
+    levels[2], levels[3] = levels[1], levels[1]
+    if shape.shards > 0 or shape.vram > 0:
+        levels[2] = AT_PART + log2(max(shape.shards, 1), PART_LEVELS)
+    if shape.mem >= MEM_UNIT:
+        levels[3] = AT_MEM + log2(shape.mem // MEM_UNIT, MEM_LEVELS)
+
+
+@njit(**OPTIONS)
+def bound(shape, table, column, levels):
+    """The latest of a column's bounds for a shape."""
+    return max(table[levels[0], column], table[levels[1], column], table[levels[2], column])
+
+
+@njit(**OPTIONS)
+def first_start(shape, start, masks, nodes, g_free, cards, events, e_gpu, when, first, levels, room, room_gpu, run,
+                times):  # fmt: skip
+    """The moment from `start` on before which fewer than `least` nodes fit a part, and the node that fits it first."""
+    levels_of(shape, levels)
+    least, held, best, blind = shape.least, 0, -1, shape.res >= 0
+    for block in range(masks.shape[1]):
+        word = masks[shape.mask, block]
+        if held == least and not blind and max(start, bound(shape, first, block, levels)) >= times[0]:
+            continue
+        row = block << 6
+        while word != 0:
+            if word & ONE and nodes[row].up:
+                time = start if blind else max(start, bound(shape, when, row, levels))
+                if time < NEVER and (held < least or time < times[0]):
+                    before = times[0] if held == least else NEVER
+                    time = earliest_on(
+                        shape, nodes, g_free, cards, events, e_gpu, row, time, before, room, room_gpu, run
+                    )
+                    if time < NEVER and (held < least or time < times[0]):
+                        held = _keep(times, held, least, time)
+                        best = row
+            word >>= ONE
+            row += 1
+    if held < least:
+        return NEVER, -1
+    return times[0], best
+
+
+@njit(**OPTIONS)
+def _keep(times, held, least, time):
+    """Keep the `least` smallest moments as a heap, the latest of them first; returns how many are held."""
+    if held < least:
+        at = held
+        while at > 0 and times[(at - 1) >> 1] < time:
+            times[at] = times[(at - 1) >> 1]
+            at = (at - 1) >> 1
+        times[at] = time
+        return held + 1
+    at = 0
+    while True:
+        child = 2 * at + 1
+        if child >= held:
+            break
+        if child + 1 < held and times[child + 1] > times[child]:
+            child += 1
+        if times[child] <= time:
+            break
+        times[at] = times[child]
+        at = child
+    times[at] = time
+    return held
+
+
+@njit(**OPTIONS)
+def fitting_at(
+    shape, time, masks, nodes, g_free, cards, events, e_gpu, when, first, levels, room, room_gpu, run, found
+):
+    """The nodes on which a part fits from `time` for its whole limit, in their order; returns how many."""
+    levels_of(shape, levels)
+    count, blind = 0, shape.res >= 0
+    for block in range(masks.shape[1]):
+        word = masks[shape.mask, block]
+        if not blind and bound(shape, first, block, levels) > time:
+            continue
+        row = block << 6
+        while word != 0:
+            if word & ONE and nodes[row].up and (blind or bound(shape, when, row, levels) <= time):
+                fine = window(
+                    nodes, g_free, events, e_gpu, row, time, time + shape.limit, shape.res, room, room_gpu, run
+                )
+                if fine and fits(shape, nodes[row], room, room_gpu, cards[row]):
+                    found[count] = row
+                    count += 1
+            word >>= ONE
+            row += 1
+    return count
+
+
+@njit(**OPTIONS)
+def seats_from(shape, start, now, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run):
+    """The earliest moment from `start` on at which all licenses of a job are free for its whole limit."""
+    time = start
+    moved = True
+    while moved:
+        moved = False
+        for index in range(shape.licenses):
+            row, seats = licenses + shape.license[index], shape.seats[index]
+            at = nodes[row].head
+            while True:
+                open_ = window(
+                    nodes, g_free, events, e_gpu, row, time, time + shape.limit, shape.res, room, room_gpu, run
+                )
+                if open_ and room[0] >= seats:
+                    break
+                while at >= 0 and (events[at].time <= time or events[at].sign < 0):
+                    at = events[at].next
+                if at < 0:
+                    return NEVER
+                time, moved = events[at].time, True
+    return time
+
+
+@njit(**OPTIONS)
+def when_and_where(shape, now, masks, nodes, g_free, cards, events, e_gpu, when, first, switches, levels, room, room_gpu, run,
+                   times, found, tally, chosen, licenses):  # fmt: skip
+    """The earliest start of a job after `now` and its nodes into `chosen`: (moment, how many). NEVER: none is known."""
+    start = max(now + 1, shape.opens)
+    for _ in range(TRIES):
+        time, row = first_start(
+            shape, start, masks, nodes, g_free, cards, events, e_gpu, when, first, levels, room, room_gpu, run, times
+        )
+        if time >= NEVER or time + shape.limit > shape.closes:
+            return NEVER, 0
+        free = time
+        if shape.licenses > 0:
+            free = seats_from(shape, time, now, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run)
+            if free >= NEVER:
+                return NEVER, 0
+        if free > time:
+            start = free
+            continue
+        if shape.least == 1:
+            chosen[0] = row
+            return time, 1
+        count = fitting_at(
+            shape, time, masks, nodes, g_free, cards, events, e_gpu, when, first, levels, room, room_gpu, run, found
+        )
+        taken = 0
+        if count >= shape.least:
+            taken = choose(shape, shape.least, found, count, nodes, switches, tally, chosen)
+        if taken >= shape.least:
+            return time, taken
+        start = _next_release(shape, time, masks, nodes, events)
+        if start >= NEVER:
+            return NEVER, 0
+    return NEVER, 0
+
+
+@njit(**OPTIONS)
+def _next_release(shape, time, masks, nodes, events):
+    """The first moment after `time` at which something is given back on a node that a shape may use."""
+    following = NEVER
+    for block in range(masks.shape[1]):
+        word = masks[shape.mask, block]
+        row = block << 6
+        while word != 0:
+            if word & ONE:
+                at = nodes[row].head
+                while at >= 0 and (events[at].time <= time or events[at].sign < 0):
+                    at = events[at].next
+                if at >= 0:
+                    following = min(following, events[at].time)
+            word >>= ONE
+            row += 1
+    return following

@@ -1,0 +1,212 @@
+"""Where and when the plan puts jobs: switches, blocks, neighbours, NUMA, reservations, licenses and limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from support.states import World
+
+from flagplot_wire import events as ev
+from flagplot_wire.ids import JobNumber
+from flagplot_wire.job import Forecast, GpuCount, LicenseCount, Request, Why
+from flagplot_wire.node import NumaNode
+from flagplot_wire.policy import Account, Limits, Qos, Reservation
+from flagplotd.core.apply import apply
+from flagplotd.core.state import Settings, Switch, Who
+from flagplotd.sched.plan import Policy, plan
+from flagplotd.sched.snapshot import take
+
+BOB = Who("bob", 1001)
+TREE = (
+    Switch("top", switches=("left", "right")),
+    Switch("left", ("n1", "n2", "n3")),
+    Switch("right", ("n4", "n5", "n6", "n7")),
+)
+
+
+def ask(nodes: int = 1, cpus: int = 8, minutes: int = 60, **more: Any) -> Request:
+    more.setdefault("mem_per_node_mib", 100)
+    return Request(nodes_min=nodes, nodes_max=nodes, cpus_per_task=cpus, time_limit_s=minutes * 60, **more)
+
+
+def names(world: World, number: int) -> list[str]:
+    allocation = world.state.jobs[JobNumber(number)].status.allocation
+    return allocation.names if allocation is not None else []
+
+
+def start(world: World, request: Request, **fields: Any) -> list[str]:
+    """Submit, run a cycle, and tell the nodes (none: it waits)."""
+    number = world.submit(request, **fields)
+    world.cycle()
+    return names(world, number)
+
+
+def forecast(world: World, number: int, policy: Policy | None = None) -> Forecast:
+    made = plan(take(world.state, world.now), policy or Policy())
+    return next(one for one in made.forecasts if one.number == number)
+
+
+def reserve(world: World, **fields: Any) -> None:
+    apply(world.state, ev.PolicyChanged(Reservation("course", **fields)))
+
+
+def test_a_gang_takes_the_leaf_that_fits_best() -> None:
+    world = World(nodes=7, settings=Settings(switches=TREE))
+    assert start(world, ask(3)) == ["n1", "n2", "n3"]
+    assert start(world, ask(2)) == ["n4", "n5"]
+
+
+def test_a_gang_over_leaves_takes_the_fewest() -> None:
+    world = World(nodes=7, settings=Settings(switches=TREE))
+    assert start(world, ask(1, nodelist=("n5",))) == ["n5"]
+    assert start(world, ask(4)) == ["n1", "n2", "n3", "n4"]
+
+
+def test_a_most_of_switches_waits_and_is_given_up_after_its_time() -> None:
+    world = World(nodes=7, settings=Settings(switches=TREE))
+    for node in ("n1", "n4"):
+        world.submit(ask(1, nodelist=(node,)))
+    world.cycle()
+    number = world.submit(ask(4, switches=1, switches_wait_s=600))
+    world.cycle()
+    told = forecast(world, number)
+    assert told.start == world.now + 3_600
+    assert told.reasons[0].text == "the nodes that are free do not hang together as it asks"
+    world.now += 600
+    world.cycle()
+    assert len(names(world, number)) == 4
+
+
+def test_a_gang_stays_in_one_block() -> None:
+    blocks = (Switch("b1", ("n1", "n3", "n5"), block=True), Switch("b2", ("n2", "n4", "n6", "n7"), block=True))
+    world = World(nodes=7, settings=Settings(switches=blocks))
+    assert start(world, ask(3)) == ["n1", "n3", "n5"]
+    assert start(world, ask(3)) == ["n2", "n4", "n6"]
+
+
+def test_neighbours_follow_one_another() -> None:
+    world = World(nodes=7)
+    assert start(world, ask(1, nodelist=("n3",))) == ["n3"]
+    number = world.submit(ask(3, contiguous=True))
+    world.cycle()
+    assert names(world, number) == ["n4", "n5", "n6"]
+    late = world.submit(ask(3, contiguous=True))
+    world.cycle()
+    assert names(world, late) == []
+    assert forecast(world, late).start == world.now + 3_600
+
+
+def two_sockets(world: World) -> None:
+    """GPU 0 beside CPUs 0-3, GPU 1 beside 4-7."""
+    node = world.state.nodes["n1"]
+    assert node.inventory is not None
+    gpus = tuple(msgspec.structs.replace(gpu, numa=gpu.index) for gpu in node.inventory.gpus)
+    numa = (NumaNode(0, "0-3", 4_000), NumaNode(1, "4-7", 4_000))
+    inventory = msgspec.structs.replace(node.inventory, gpus=gpus, numa=numa)
+    apply(world.state, ev.NodeChanged(msgspec.structs.replace(node, inventory=inventory), "hardware"))
+
+
+def test_the_gpu_with_free_cpus_beside_it_is_chosen() -> None:
+    world = World(nodes=1)
+    two_sockets(world)
+    start(world, ask(cpus=3))
+    number = world.submit(ask(cpus=4, gpus_per_node=(GpuCount(1),)))
+    world.cycle()
+    allocation = world.state.jobs[JobNumber(number)].status.allocation
+    assert allocation is not None
+    assert ([gpu.index for gpu in allocation.nodes[0].gpus], allocation.nodes[0].cpu_ids) == ([1], "4-7")
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_strictly_near_waits_where_a_best_effort_starts(strict: bool) -> None:
+    world = World(nodes=1)
+    two_sockets(world)
+    start(world, ask(cpus=3))
+    request = ask(cpus=5, gpus_per_node=(GpuCount(1),), near_gpus=strict)
+    assert start(world, request) == ([] if strict else ["n1"])
+
+
+def test_a_job_starts_when_its_reservation_does() -> None:
+    world = World(nodes=2)
+    reserve(world, start=world.now + 600, end=world.now + 6_000, nodes=("n2",), users=("ada",))
+    number = world.submit(ask(minutes=30), reservation="course")
+    world.cycle()
+    told = forecast(world, number)
+    assert (names(world, number), told.start, told.nodes) == ([], world.now + 600, ("n2",))
+    assert [reason.why for reason in told.reasons] == [Why.RESERVATION]
+    world.now += 600
+    world.cycle()
+    assert names(world, number) == ["n2"]
+
+
+def test_others_start_beside_a_reservation_only_if_they_end_before() -> None:
+    world = World(nodes=1)
+    reserve(world, start=world.now + 1_800, end=world.now + 3_600, nodes=("n1",), users=("bob",))
+    long = world.submit(ask(cpus=4, minutes=60))
+    world.cycle()
+    told = forecast(world, long)
+    assert (names(world, long), told.start) == ([], world.now + 3_600)
+    assert told.reasons[0].why is Why.RESERVED and "course" in told.reasons[0].text
+    assert start(world, ask(cpus=4, minutes=30)) == ["n1"]
+
+
+def test_part_of_a_node_is_reserved_and_the_rest_is_used() -> None:
+    world = World(nodes=1)
+    reserve(world, start=world.now, end=world.now + 36_000, nodes=("n1",), cores=4, gpus=1, users=("bob",))
+    assert start(world, ask(cpus=4, gpus_per_node=(GpuCount(1),))) == ["n1"]
+    blocked = world.submit(ask(cpus=1))
+    world.cycle()
+    assert (names(world, blocked), forecast(world, blocked).start) == ([], world.now + 3_600)
+    assert start(world, ask(cpus=4, gpus_per_node=(GpuCount(1),)), who=BOB, reservation="course") == ["n1"]
+
+
+def test_what_members_hold_of_a_part_counts_as_the_reserved() -> None:
+    world = World(nodes=1)
+    reserve(world, start=world.now, end=world.now + 36_000, nodes=("n1",), cores=4, users=("bob",))
+    assert start(world, ask(cpus=4), who=BOB, reservation="course") == ["n1"]
+    assert start(world, ask(cpus=4)) == ["n1"]
+
+
+def test_licenses_are_planned_like_nodes() -> None:
+    world = World(nodes=3, settings=Settings(licenses=(("matlab", 2),)))
+    assert start(world, ask(minutes=20, licenses=(LicenseCount("matlab", 2),))) == ["n1"]
+    number = world.submit(ask(licenses=(LicenseCount("matlab"),)))
+    world.cycle()
+    told = forecast(world, number)
+    assert (told.start, [reason.why for reason in told.reasons]) == (world.now + 1_200, [Why.LICENSES])
+    assert "matlab (0 free)" in told.reasons[0].text
+    assert start(world, ask()) == ["n2"], "what needs no license goes on"
+
+
+def test_reserved_licenses_are_for_their_people() -> None:
+    world = World(nodes=2, settings=Settings(licenses=(("matlab", 1),)))
+    reserve(world, start=world.now, end=world.now + 600, licenses=(("matlab", 1),), users=("bob",))
+    number = world.submit(ask(licenses=(LicenseCount("matlab"),)))
+    world.cycle()
+    assert (names(world, number), forecast(world, number).start) == ([], world.now + 600)
+
+
+def test_a_limit_is_counted_within_one_plan() -> None:
+    world = World(nodes=3)
+    apply(world.state, ev.PolicyChanged(Account("physics", limits=Limits(jobs=1))))
+    apply(world.state, ev.PolicyChanged(Qos("normal")))
+    numbers = [world.submit(ask(), account="physics") for _ in range(3)]
+    made = plan(take(world.state, world.now), Policy())
+    assert [one.number for one in made.starts] == numbers[:1]
+    told = next(one for one in made.forecasts if one.number == numbers[1])
+    assert told.reasons[0].why is Why.ASSOC_JOBS and told.start is None
+
+
+def test_conservative_backfill_delays_no_blocked_job() -> None:
+    world = World(nodes=2)
+    start(world, ask(1, minutes=10))
+    wide = world.submit(ask(2, minutes=10))
+    behind = world.submit(ask(2, minutes=10))
+    long = world.submit(ask(1, minutes=25))
+    for policy, starts in ((Policy(reservations=1), []), (Policy(backfill="conservative"), [])):
+        made = plan(take(world.state, world.now), policy)
+        assert [one.number for one in made.starts] == starts
+    promised = [forecast(world, number, Policy(backfill="conservative")).start for number in (wide, behind, long)]
+    assert promised == [world.now + 600, world.now + 1_200, world.now + 1_800]
