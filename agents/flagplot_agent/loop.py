@@ -16,6 +16,7 @@ from typing import Any
 import asyncssh
 import msgspec
 
+from flagplot_agent.access import AccessDoor
 from flagplot_agent.config import Config
 from flagplot_agent.guarding import guard_shares
 from flagplot_agent.health.watch import Watch
@@ -23,6 +24,7 @@ from flagplot_agent.hooks.hooks import Hooks
 from flagplot_agent.hooks.words import hook_job
 from flagplot_agent.keeperline import KeeperLine
 from flagplot_agent.launch.account import account_of
+from flagplot_agent.launch.containers import contain
 from flagplot_agent.launch.journal import Journal, key_of, write_durably
 from flagplot_agent.launch.output import read_as
 from flagplot_agent.launch.recipe import output_paths, recipe_of
@@ -72,6 +74,7 @@ class Agent:
         self.streams = Streams(self.serve_stream)
         self.door = NodeDoor(config.folder, self.streams)
         self.door.uid_of = self.uid_of
+        self.access = AccessDoor(config.folder, self.job_of)
         self.watch = Watch(config)
         self.hooks = Hooks(config.settings.hooks, self.journal, self.order_start, self.why_stopped, self.ended)
 
@@ -79,6 +82,7 @@ class Agent:
         """Find or start the keeper, then serve the controller until told to leave."""
         self.read_journal()
         await self.door.open()
+        await self.access.open()
         background = [
             asyncio.create_task(self.keeper.run()),
             asyncio.create_task(self.watch_lease()),
@@ -100,6 +104,7 @@ class Agent:
         finally:
             # The jobs go on: the keeper leaves when the last of them has ended.
             await self.door.close()
+            await self.access.close()
             await self.keeper.leave()
             for task in background:
                 task.cancel()
@@ -217,6 +222,8 @@ class Agent:
                             asyncio.create_task(link.serve_streams(self.streams, body.streams_key)),
                         ]
                         log.info("connected to %s, epoch %s", body.cluster, body.epoch)
+                        for key in list(self.state.running):
+                            await self.tell_started(key)
                     else:
                         await self.handle(body)
             finally:
@@ -320,6 +327,18 @@ class Agent:
         found = next((key for key in self.state.running if key[0] == number), None)
         return int(self._launches[found]["recipe"]["uid"]) if found is not None else None
 
+    def job_of(self, uid: int) -> tuple[int, list[str]] | None:
+        """The job of a uid that started last here, and the files to join its control groups by; None without one."""
+        theirs = [
+            (started, key)
+            for key, started in self.state.running.items()
+            if started and key in self._begun and self._launches[key]["recipe"]["uid"] == uid
+        ]
+        if not theirs:
+            return None
+        key = max(theirs)[1]
+        return key[0], list(self._begun[key].get("joins", ()))
+
     async def serve_stream(self, stream: NodeStream, call: Any) -> None:
         """Connect a stream to what the controller wants it for."""
         if isinstance(call, ConnectStep):
@@ -382,10 +401,12 @@ class Agent:
         """The durable part of a start."""
         name = f"{launch.number}.{launch.attempt}"
         account = account_of(launch)
+        check_first_line(launch.payload.script)
         script = str(self.journal.path(name) / "script")
         recipe = recipe_of(
             launch, self.sampler.inventory, account, script, sorted(os.sched_getaffinity(0)), int(time.time())
         )
+        recipe = msgspec.structs.replace(recipe, pids_max=self.config.settings.pids_max)
         stdout, stderr, _ = output_paths(launch, self.config.node, recipe.tasks[0].rank if recipe.tasks else 0)
         start: dict[str, Any] = {
             "recipe": msgspec.to_builtins(recipe),
@@ -393,8 +414,10 @@ class Agent:
             "stderr": stderr,
             "gpus": msgspec.to_builtins(launch.allocation.nodes[launch.node_index].gpus),
         }
-        for task in start["recipe"]["tasks"]:
+        tasks = start["recipe"]["tasks"]
+        for task in tasks:
             add_site(task["environment"], self.config)
+        contain(tasks, recipe, launch, self.sampler.inventory, self.config.settings.containers.engines)
         start["recipe"]["task_prolog"] = self.hooks.task_prolog()
         if self.hooks.wanted:
             told = hook_job(launch, self.sampler.inventory, account, int(time.time()))
@@ -458,6 +481,14 @@ class Agent:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def check_first_line(script: str) -> None:
+    """Refuse what the kernel would report as a missing interpreter."""
+    if script.partition("\n")[0].endswith("\r"):
+        raise Refused(
+            "bad_script", "user: line 1 of the script has a DOS line break (CR LF): convert it with sed 's/\\r$//'"
+        )
 
 
 def _stored_epoch(folder: Path) -> int:

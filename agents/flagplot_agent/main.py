@@ -36,8 +36,11 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--host-key", type=Path, required=True, help="the controller's public host key")
     run.add_argument("--simulate", type=Path, help="TOML file that describes hardware to simulate")
     run.add_argument("--lease", type=int, default=0, help="end jobs after so many seconds without the controller")
-    run.add_argument("--config", type=Path, help="agent.toml: hooks and health (default: the one in --dir)")
+    run.add_argument("--config", type=Path, help="agent.toml: the site's settings (default: the one in --dir)")
     run.add_argument("--vram-guard", default="kill-youngest", help="warn, kill-youngest or kill-after=SECONDS")
+    check = commands.add_parser("pam-check", help="for pam_exec: let in who has a job here")
+    check.add_argument("--dir", type=Path, required=True, help="folder of this node's agent")
+    check.add_argument("--config", type=Path, help="agent.toml: who needs no job (default: the one in --dir)")
     show = commands.add_parser("inventory", help="print what this machine has, as JSON")
     show.add_argument("--simulate", type=Path, help="TOML file that describes hardware to simulate")
     return top
@@ -59,6 +62,10 @@ def main(argv: list[str]) -> int:
     options = parser().parse_args(argv)
     if options.command == "inventory":
         return show_inventory(options.simulate)
+    if options.command == "pam-check":
+        from flagplot_agent.access import pam_check
+
+        return pam_check(options.dir, options.config, os.environ, os.getppid())
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     logging.getLogger("asyncssh").setLevel(logging.WARNING)
     host, _, port = options.controller.rpartition(":")

@@ -48,12 +48,28 @@ class HealthSettings(Struct, frozen=True, forbid_unknown_fields=True):
     disk_timeout_s: int = 10
 
 
+class Access(Struct, frozen=True, forbid_unknown_fields=True):
+    """`[access]`: who may log in by SSH without a job here."""
+
+    exempt: tuple[str, ...] = ("root",)
+
+
+class Containers(Struct, frozen=True, forbid_unknown_fields=True):
+    """`[containers]`: which programs run containers; the first that is installed does."""
+
+    engines: tuple[Literal["podman", "apptainer", "enroot"], ...] = ("podman", "apptainer", "enroot")
+
+
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
-    """The file. `libraries` are beginnings of names of shared libraries for the fingerprint, beside the usual ones."""
+    """The file. `libraries` are beginnings of names of shared libraries for the fingerprint, beside the usual ones;
+    `pids_max` is how many processes and threads a job may have on the node (0: no limit)."""
 
     hooks: HookSettings = HookSettings()
     health: HealthSettings = HealthSettings()
     libraries: tuple[str, ...] = ()
+    pids_max: int = 8192
+    access: Access = Access()
+    containers: Containers = Containers()
 
 
 def read_settings(path: Path, required: bool) -> Settings:
@@ -94,8 +110,8 @@ def check(found: Settings, path: Path) -> None:
             raise Refused("usage", f"{path}: {key} = {value}: write at least 1")
     if hooks.task_prolog_timeout_s > MAX_TASK_PROLOG_S:
         raise Refused("usage", f"{path}: task_prolog_timeout_s: write at most {MAX_TASK_PROLOG_S}")
-    if min(health.interval_s, health.max_skew_s) < 0:
-        raise Refused("usage", f"{path}: interval_s and max_skew_s: write 0 (off) or more")
+    if min(health.interval_s, health.max_skew_s, found.pids_max) < 0:
+        raise Refused("usage", f"{path}: interval_s, max_skew_s and pids_max: write 0 (off) or more")
     for disk in health.disks or ():
         if not 0 <= disk.min_free_percent <= 100 or disk.min_free_mib < 0:
             raise Refused(

@@ -82,7 +82,14 @@ def test_agent_options() -> None:
 
 def test_agent_settings() -> None:
     page = text("flagplot-agent.8")
-    structs = (settings.Settings, settings.HookSettings, settings.HealthSettings, settings.Disk)
+    structs = (
+        settings.Settings,
+        settings.HookSettings,
+        settings.HealthSettings,
+        settings.Disk,
+        settings.Access,
+        settings.Containers,
+    )
     assert [key for one in structs for key in one.__struct_fields__ if not stands(key, page)] == []
     own = re.findall(r'"((?:SLURM|FLAGPLOT)_[A-Z_]*[A-Z])"', Path(words.__file__).read_text())
     assert len(own) > 8 and [name for name in own if not stands(name, page) and name != "SLURM_PROCID"] == [

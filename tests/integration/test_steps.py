@@ -19,6 +19,8 @@ import pytest
 from support.cluster import BIN, Cluster, wait_until
 from support.terminal import Terminal as Screen
 
+from flagplot_wire.hostlist import expand_hosts
+
 RUN = str(BIN / "flagplot")
 
 
@@ -426,3 +428,16 @@ def test_key_s_opens_a_shell_and_brings_the_cockpit_back(fleet: Cluster, held: i
         screen.wait_for("job " + str(held), "Detail")
         screen.keys("@")
         screen.wait_for(f"flagplot shell {held}", "ended with 0")
+
+
+def test_show_job_tells_what_is_enforced_and_what_is_not(fleet: Cluster) -> None:
+    """Of its many CPUs this machine has a few: it says that they are not bound."""
+    job = fleet.submit("-N2", "-c16", "-o", "/dev/null", "--wrap", "sleep 600")
+    fleet.wait_state(job, "RUNNING")
+    told = wait_until(lambda: fleet.job(job)["confined"], 20, "what the nodes enforce")
+    text = fleet.run("show", "job", str(job)).stdout
+    assert f"on {told[0]['nodes']}: enforced " in text and "\n  not bound to CPUs" in text
+    assert all("not bound to CPUs: the node's CPUs are simulated" in one["notes"] for one in told)
+    assert "pids" in told[0]["enforced"] or "the number of processes is not limited" in told[0]["notes"]
+    wait_until(lambda: len(expand_hosts(",".join(one["nodes"] for one in fleet.job(job)["confined"]))) == 2, 20)
+    fleet.run("cancel", str(job))

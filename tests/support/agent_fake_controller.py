@@ -152,6 +152,10 @@ class Rig:
         self.options: list[str] = []
         self.environment: dict[str, str] = {}
         self.simulated = True
+        self.run_as: dict[str, Any] = {}
+        """More arguments of `Popen` for the agent."""
+        self.prefix: list[str] = []
+        """A command that the agent is started by."""
 
     async def start(self) -> None:
         """Start the agent and wait until it has joined."""
@@ -159,12 +163,12 @@ class Rig:
         with open(self.folder / "agent.log", "ab") as log:
             self.agent = subprocess.Popen(
                 [
-                    sys.executable, "-m", "flagplot_agent.main", "run", "--dir", str(self.agent_dir), "--node", "gpu01",
+                    *self.prefix, sys.executable, "-m", "flagplot_agent.main", "run", "--dir", str(self.agent_dir), "--node", "gpu01",
                     "--controller", f"127.0.0.1:{self.controller.port}", "--key", str(self.folder / "agent"),
                     "--host-key", str(self.folder / "host.pub"),
                     *(("--simulate", str(self.folder / "node.toml")) if self.simulated else ()), *self.options,
                 ],
-                stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, **self.environment},
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, **self.environment}, **self.run_as,
             )  # fmt: skip
         await until(lambda: len(self.controller.hellos) > joined, 30, f"a hello\n{self.log()}")
 
@@ -199,9 +203,15 @@ class Rig:
             attempt,
             user or _own_name(),
             os.getuid() if uid is None else uid,
-            os.getgid() if uid is None else uid,
+            os.getgid() if uid is None else more.pop("gid", uid),
             spec,
-            Payload(script, environment={"PATH": os.environ["PATH"]} | (environment or {}), args=more.pop("args", ())),
+            Payload(
+                script,
+                environment={"PATH": os.environ["PATH"]} | (environment or {}),
+                args=more.pop("args", ()),
+                umask=more.pop("umask", 0o022),
+                limits=more.pop("limits", {}),
+            ),
             allocation or Allocation((part("gpu01"),)),
             node_index,
             deadline_s,
@@ -232,10 +242,16 @@ class Rig:
 
 
 def part(
-    node: str, *, gpus: tuple[GpuPart, ...] = (), tasks: int = 1, first_rank: int = 0, memory: int = 0
+    node: str,
+    *,
+    gpus: tuple[GpuPart, ...] = (),
+    tasks: int = 1,
+    first_rank: int = 0,
+    memory: int = 0,
+    cpus: str = "62-63",
 ) -> NodeAlloc:
-    """One node's part; its CPU does not exist here, so nothing is bound."""
-    return NodeAlloc(node, 2, "62-63", memory, gpus, tasks, first_rank)
+    """One node's part; its CPUs do not exist here unless others are given, so nothing is bound."""
+    return NodeAlloc(node, 2, cpus, memory, gpus, tasks, first_rank)
 
 
 def alive(pid: int) -> bool:

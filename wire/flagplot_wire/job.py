@@ -238,14 +238,23 @@ class JobSpec(Struct, frozen=True, omit_defaults=True, gc=False):
     nice: int = 0
     script_name: str = ""
     command: str = ""
+    container_image: str = ""
+    container_mounts: str = ""
+    container_workdir: str = ""
 
 
 class Payload(Struct, frozen=True, omit_defaults=True):
-    """What only the node needs: the script, its arguments and the environment. Stored apart from the job."""
+    """What only the node needs: the script, its arguments and the environment. Stored apart from the job.
+
+    `umask` and `limits` are those of the submitting process: soft limits by their name in setrlimit(2) without
+    `RLIMIT_` (-1: unlimited).
+    """
 
     script: str
     args: tuple[str, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
+    umask: int = 0o022
+    limits: dict[str, int] = field(default_factory=dict)
 
 
 class Status(Struct, frozen=True, omit_defaults=True, gc=False):

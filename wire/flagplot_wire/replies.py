@@ -102,12 +102,25 @@ class Acted(Struct, frozen=True, omit_defaults=True, tag="acted"):
     results: tuple[ActedOn, ...] = ()
 
 
+class Confined(Struct, frozen=True, omit_defaults=True):
+    """What nodes (a host list) enforce of a running job, and in sentences what they do not."""
+
+    number: JobNumber
+    nodes: str
+    enforced: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
 class Jobs(Struct, frozen=True, omit_defaults=True, tag="jobs"):
-    """Jobs with their forecasts where they have one; `more` says that further jobs follow the last of these."""
+    """Jobs with their forecasts where they have one; `more` says that further jobs follow the last of these.
+
+    `confined` tells of the jobs' latest attempts what their nodes told at the start.
+    """
 
     jobs: tuple[Job, ...] = ()
     forecasts: tuple[Forecast, ...] = ()
     more: bool = False
+    confined: tuple[Confined, ...] = ()
 
 
 class HeldOnNode(Struct, frozen=True, omit_defaults=True):

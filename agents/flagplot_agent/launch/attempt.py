@@ -12,6 +12,8 @@ from flagplot_agent.launch.cgroup import Group
 from flagplot_agent.launch.processes import is_marked, of_attempt, read_process, table
 from flagplot_agent.launch.spawn import Starting
 
+HOLD_TRIES = 20
+
 
 class Running:
     """An attempt that has not ended. Moments without a unit in their name are of the monotonic clock."""
@@ -39,6 +41,8 @@ class Running:
         self.cause = ""
         self.exit_code: int | None = None
         self.signal = 0
+        self.asked = False
+        """True after SIGTERM by order, until SIGKILL."""
         self.message = ""
         self.overrun = ""
         """Why it ran out of GPU memory (empty: it did not)."""
@@ -69,12 +73,32 @@ class Running:
         """Send a signal to every process of it."""
         if number == signal.SIGKILL:
             self.group.kill()
+            if self.group.tracked is None:
+                self.hold()
         for pid in self.members():
             try:
                 os.kill(pid, number)
             except (ProcessLookupError, PermissionError):
                 # Gone meanwhile, or became another user's (sudo): what does not die is told at the end.
                 continue
+
+    def hold(self) -> None:
+        """Without a control group: stop all of them first, again until none has forked away meanwhile."""
+        stopped: set[int] = set()
+        for _ in range(HOLD_TRIES):
+            fresh = self.members() - stopped
+            if not fresh:
+                return
+            for pid in fresh:
+                try:
+                    os.kill(pid, signal.SIGSTOP)
+                except (ProcessLookupError, PermissionError):
+                    continue
+            stopped |= fresh
+
+    def add(self, words: str) -> None:
+        """Add to the sentence that its owner gets."""
+        self.message = f"{self.message}; {words}" if self.message else words
 
     def say(self, text: str) -> None:
         """Tell the job's owner in its standard error why it ends."""

@@ -9,7 +9,10 @@ from __future__ import annotations
 import errno
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
+
+from flagplot_agent.launch import devicebpf
 
 MIN_MEMORY_MIB = 30
 """A limit below this would kill the shell of the script itself (Slurm has the same floor)."""
@@ -42,12 +45,27 @@ class Group:
         try:
             (self.tracked / "cgroup.kill").write_text("1")
         except OSError:
-            # Version 1, or a kernel before 5.14: one by one.
+            # Version 1, or a kernel before 5.14: one by one, frozen meanwhile, so that none forks away.
+            self.freeze(True)
             for pid in self.pids():
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except (ProcessLookupError, PermissionError):
                     continue
+            self.freeze(False)
+
+    def freeze(self, hold: bool) -> bool:
+        """Hold all processes, or let them go; False where the kernel cannot."""
+        for folder in self.folders:
+            for file, words in (("cgroup.freeze", ("0", "1")), ("freezer.state", ("THAWED", "FROZEN"))):
+                if (folder / file).exists():
+                    try:
+                        (folder / file).write_text(words[hold])
+                    except OSError:
+                        # Removed under our eyes: nothing lives in it.
+                        continue
+                    return True
+        return False
 
     def oom_kills(self) -> int:
         """How many processes the kernel killed because the group's memory was used up."""
@@ -60,6 +78,19 @@ class Group:
                 continue
             return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
         return 0
+
+    def pids_refused(self) -> bool:
+        """True when a fork failed because of the group's limit of processes."""
+        for folder in self.folders:
+            try:
+                return any(
+                    line.startswith("max ") and line != "max 0"
+                    for line in (folder / "pids.events").read_text().splitlines()
+                )
+            except OSError:
+                # Another controller's folder, or none that is counted.
+                continue
+        return False
 
     def remove(self) -> bool:
         """Remove the folders; False when the kernel still holds one, then try again later."""
@@ -90,8 +121,17 @@ class Groups:
         self.why_not = "" if self.bases else "this kernel has no control groups"
         self.parents: dict[str, Path | None] = {}
 
-    def create(self, name: str, memory_mib: int, cpus: list[int], denied: list[str]) -> Group:
-        """Make an attempt's group. `denied` are devices as `c 195:3`; 0 MiB and no CPUs mean no such limit."""
+    def create(
+        self,
+        name: str,
+        memory_mib: int,
+        cpus: list[int],
+        denied: list[str],
+        mems: Sequence[int] = (),
+        pids_max: int = 0,
+    ) -> Group:
+        """Make an attempt's group. `denied` are devices as `c 195:3`, `mems` NUMA nodes, `pids_max` how many processes
+        and threads it may have; 0 MiB, 0 processes and no CPUs mean no such limit."""
         group = self.find(name) or Group()
         if group.tracked is None:
             for kind in ("", "freezer", "pids", "memory"):
@@ -106,11 +146,31 @@ class Groups:
             self._limit(group, "memory", name, self._memory(memory_mib), "memory is not limited by the kernel")
         if cpus:
             wanted = {"cpuset.cpus": ",".join(map(str, cpus))}
+            if mems:
+                wanted["cpuset.mems"] = ",".join(map(str, mems))
             self._limit(group, "cpuset", name, wanted, "CPUs are bound by affinity, which a job can change")
+        if pids_max:
+            self._limit(group, "pids", name, {"pids.max": str(pids_max)}, "the number of processes is not limited")
         if denied:
-            wanted = {"devices.deny": "\n".join(f"{device} rwm" for device in denied)}
-            self._limit(group, "devices", name, wanted, "GPUs of others are hidden by CUDA_VISIBLE_DEVICES only")
+            self._deny(group, name, denied)
         return group
+
+    def _deny(self, group: Group, name: str, denied: list[str]) -> None:
+        """Close devices: by the version 1 controller, or by a program on the version 2 group."""
+        otherwise = "GPUs of others are hidden by CUDA_VISIBLE_DEVICES only"
+        folder = self._folder("", name) if "devices" not in self.bases else None
+        if folder is None:
+            wanted = {"devices.deny": "\n".join(f"{device} rwm" for device in denied)}
+            self._limit(group, "devices", name, wanted, otherwise)
+            return
+        try:
+            devicebpf.deny(str(folder), denied)
+        except OSError as wrong:
+            group.notes.append(f"{otherwise} (bpf: {wrong.strerror})")
+            return
+        if folder not in group.folders:
+            group.folders.append(folder)
+        group.enforced.append("devices")
 
     def find(self, name: str) -> Group | None:
         """The group that an earlier keeper made for an attempt; None when there is none."""

@@ -36,6 +36,11 @@ START_S = 60.0
 UNKILLABLE_S = 60.0
 """For processes to die of SIGKILL; then the attempt ends without them, and says so."""
 RETRY_S = 1.0
+EXIT_WORDS = {
+    126: "a command could not be executed (exit code 126): its output tells which",
+    127: "a command was not found (exit code 127): its output tells which",
+}
+"""What shells say by an exit code."""
 IDLE_S = 30.0
 """Without agent and without jobs for so long a keeper ends; an agent starts another."""
 
@@ -153,9 +158,14 @@ class Keeper:
 
     def start(self, name: str, recipe: dict[str, Any]) -> None:
         """Fork every task; `advance` hears what becomes of them."""
-        group = self.groups.create(name, recipe["memory_mib"], recipe["cpus"], recipe["denied"])
+        mems = recipe.get("mems", [])
+        group = self.groups.create(
+            name, recipe["memory_mib"], recipe["cpus"], recipe["denied"], mems, recipe.get("pids_max", 0)
+        )
         if "cpuset" not in group.enforced and recipe["cpus"]:
             group.enforced.append("affinity")
+            if mems:
+                group.enforced.append("mempolicy")
         one = self.running[name] = Running(name, recipe, group)
         one.start_by += START_S
         try:
@@ -222,6 +232,7 @@ class Keeper:
             if kill_wait_s > 0:
                 one.kill(signal.SIGTERM)
                 one.kill(signal.SIGCONT)
+                one.asked = True
         wanted = now + kill_wait_s
         one.kill_at = wanted if one.kill_at is None else min(one.kill_at, wanted)
 
@@ -262,9 +273,13 @@ class Keeper:
         now = time.monotonic()
         for one in list(self.running.values()):
             if one.kill_at is not None and now >= one.kill_at:
+                if one.asked and one.pids:
+                    one.add("it did not end by SIGTERM and was killed")
+                    one.asked = False
                 one.kill(signal.SIGKILL)
                 one.kill_at = now + 1.0
             elif one.deadline_s and not one.cause and now >= one.began + one.deadline_s:
+                one.add(f"its time limit of {one.deadline_s} s was over")
                 self.stop(one, "timeout", one.recipe["kill_wait_s"], "")
             if one.starting and now >= one.start_by:
                 one.start_by = now + START_S
@@ -284,7 +299,7 @@ class Keeper:
                 one.settle_by = now + UNKILLABLE_S
             if now >= one.settle_by:
                 pids = ", ".join(map(str, sorted(left)[:10]))
-                one.message = f"{one.message + '; ' if one.message else ''}could not kill its processes {pids}"
+                one.add(f"could not kill its processes {pids}")
                 self.finish(one)
                 continue
             one.kill(signal.SIGKILL)
@@ -301,6 +316,10 @@ class Keeper:
             one.say(f"OUT OF MEMORY: ITS LIMIT OF {limit} MiB WAS REACHED")
         if one.overrun and not one.cause:
             one.cause, one.message = "oom", one.overrun
+        if one.group.pids_refused():
+            one.add(f"its limit of {one.recipe['pids_max']} processes and threads was reached")
+        if not one.cause and one.exit_code in EXIT_WORDS:
+            one.add(EXIT_WORDS[one.exit_code])
         if one.stderr >= 0:
             os.close(one.stderr)
         if not one.group.remove():

@@ -36,6 +36,8 @@ class Recipe(Struct, frozen=True):
 
     Times are seconds; a `deadline_s` of 0 is no limit. `cpus` are the CPU ids to run on (empty: not bound),
     `memory_mib` is what the node's part may use (0: no limit), `denied` the devices of GPUs that it does not hold.
+    `umask` and the soft `limits` are the submitter's; `mems` are the NUMA nodes of the CPUs (empty: not bound).
+    `pids_max` is how many processes and threads it may have (0: no limit).
     """
 
     number: int
@@ -53,6 +55,10 @@ class Recipe(Struct, frozen=True):
     notes: list[str]
     memory_mib: int = 0
     denied: list[str] = []
+    umask: int = 0o022
+    limits: dict[str, int] = {}
+    mems: list[int] = []
+    pids_max: int = 0
 
 
 class Account(Struct, frozen=True):
@@ -76,6 +82,8 @@ def recipe_of(
     if len(bound) < len(wanted):
         bound = []
         notes.append("not bound to CPUs: the node's CPUs are simulated")
+    if account.uid != launch.uid or account.name != launch.user:
+        notes.append(f"runs as {account.name}, not as {launch.user}: this node's agent is not root")
     if launch.spec.request.launch == "tasks":
         ranks = [(part.first_rank + local, local) for local in range(part.tasks)]
     elif launch.spec.request.launch == "interactive":
@@ -100,7 +108,20 @@ def recipe_of(
         notes,
         part.memory_mib,
         denied,
+        launch.payload.umask & 0o777,
+        launch.payload.limits,
+        numa_of(bound, inventory),
     )
+
+
+def numa_of(cpus: list[int], inventory: Inventory) -> list[int]:
+    """The NUMA nodes that CPUs belong to; empty where there is but one, or one is not known."""
+    if len(inventory.numa) < 2:
+        return []
+    home = {
+        cpu: node.index for node in inventory.numa for cpu in (expand_indices(node.cpu_ids) if node.cpu_ids else [])
+    }
+    return sorted({home[cpu] for cpu in cpus}) if all(cpu in home for cpu in cpus) else []
 
 
 def _task(

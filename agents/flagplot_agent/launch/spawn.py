@@ -7,10 +7,13 @@ a file system that hangs holds up one job, not the keeper.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import os
+import platform
 import pwd
+import resource
 import signal
 import socket
 import stat
@@ -22,6 +25,9 @@ from flagplot_agent.launch.taskprolog import run_task_prolog
 
 USER_FAULT = "user: "
 _BUSY_TRIES = 20
+_SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}
+_MPOL_BIND = 2
+_MASK_BITS = 64
 
 
 class LaunchError(Exception):
@@ -87,9 +93,11 @@ def _become(recipe: dict[str, Any], task: dict[str, Any], joins: list[str], chan
         _reset_signals()
         if recipe["cpus"]:
             os.sched_setaffinity(0, recipe["cpus"])
+        _bind_memory(recipe.get("mems", []))
         script = -1 if "program" in task else _open_script(recipe, task["argv"][0])
+        _limit(recipe.get("limits", {}))
         _switch_user(recipe)
-        os.umask(0o022)
+        os.umask(recipe.get("umask", 0o022))
         _enter(recipe["work_dir"])
         for target, descriptor in enumerate(_open_all(recipe, task)):
             os.dup2(descriptor, target, inheritable=True)
@@ -144,6 +152,30 @@ def _reset_signals() -> None:
         if signal.getsignal(number) not in (signal.SIG_DFL, None):
             signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def _bind_memory(mems: list[int]) -> None:
+    """Take memory from these NUMA nodes alone, also where no cpuset says so."""
+    number = _SET_MEMPOLICY.get(platform.machine())
+    if not mems or number is None:
+        return
+    mask = ctypes.c_ulong(sum(1 << node for node in mems if node < _MASK_BITS))
+    if ctypes.CDLL(None, use_errno=True).syscall(
+        ctypes.c_long(number), _MPOL_BIND, ctypes.byref(mask), ctypes.c_ulong(_MASK_BITS + 1)
+    ):
+        wrong = ctypes.get_errno()
+        raise LaunchError(f"cannot bind its memory to NUMA nodes {mems}: {os.strerror(wrong)}")
+
+
+def _limit(limits: dict[str, int]) -> None:
+    """The submitter's soft limits, as far as this node's hard limits go."""
+    for name, wanted in limits.items():
+        kind = getattr(resource, f"RLIMIT_{name}", None)
+        if kind is None:
+            continue
+        hard = resource.getrlimit(kind)[1]
+        within = wanted if hard == resource.RLIM_INFINITY else hard if wanted < 0 else min(wanted, hard)
+        resource.setrlimit(kind, (within, hard))
 
 
 def _switch_user(recipe: dict[str, Any]) -> None:

@@ -69,6 +69,11 @@ def command(
         raise Refused("usage", "no command was given", "flagplot run [OPTIONS] COMMAND")
     job = str(own.get("--jobid", jobid) or os.environ.get("FLAGPLOT_JOB_ID") or os.environ.get("SLURM_JOB_ID") or "")
     spec, payload, warnings = _built(given, argv)
+    if spec.container_image:
+        raise Refused(
+            "bad_container", "--container-image is for job scripts: steps run outside of containers",
+            "submit a script with it, or call the engine as the command",
+        )  # fmt: skip
     print_warnings(warnings)
     step = step_of(spec, given, argv, payload.environment, pty, kill)
     sys.exit(asyncio.run(_run(target_of(context), job, spec, step, label)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import click
+import msgspec
 
 from flagplot.cli.common import ask, json_option
 from flagplot.client.calls import Calls
@@ -55,6 +56,8 @@ def whole_object(reply: Jobs, text: str) -> dict[str, Any]:
         raise Refused("not_found", f"there is no job {text}", "flagplot queue --all lists jobs")
     forecasts = {one.number: one for one in reply.forecasts}
     objects = [job_object(job, forecasts.get(job.number)) for job in reply.jobs]
+    for job, found in zip(reply.jobs, objects, strict=True):
+        found["confined"] = [msgspec.to_builtins(one) for one in reply.confined if one.number == job.number]
     arrays = [found for job, found in zip(reply.jobs, objects, strict=True) if job.is_array]
     if arrays and "_" not in text:
         arrays[0]["elements"] = [found for found in objects if found["array_task_id"] is not None]
@@ -81,7 +84,12 @@ def show_job(context: click.Context, job: str, as_json: bool) -> None:
         return
     elements = found.pop("elements", None)
     steps_found = found.pop("steps")
+    confined = found.pop("confined")
     print_fields(found)
+    for one in confined:
+        print(f"on {one['nodes']}: enforced {', '.join(map(clean, one.get('enforced', ()))) or 'nothing'}")
+        for note in one.get("notes", ()):
+            print(f"  {clean(note)}")
     for one in steps_found:
         print(
             f"step {one['id']}: {one['state']} {clean(one['name'])}, {one['tasks']} tasks on {','.join(one['nodes'])}, "

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from flagplot.cli.common import ask, json_option, print_warnings, target_of
+from flagplot.client.inherited import with_inherited
 from flagplot.script.build import ParsedScript, build, parse_arguments, parse_script, wrap_script
 from flagplot.script.lexer import MAX_SCRIPT
 from flagplot.script.options import OPTIONS
@@ -88,7 +89,7 @@ def command(
         print_belonging(spec)
         print(start_words(found.forecast, int(time.time())))
         return
-    reply = ask(context, lambda calls: calls.submit(spec, payload, uuid.uuid4().hex))
+    reply = ask(context, lambda calls: calls.submit(spec, with_inherited(payload), uuid.uuid4().hex))
     told = [*script.warnings, *warnings, *reply.warnings]
     if as_json:
         from flagplot.output.json import print_json

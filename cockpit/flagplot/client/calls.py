@@ -73,12 +73,14 @@ class Calls:
     async def _all_pages(self, request: requests.GetQueue | requests.GetJob) -> replies.Jobs:
         jobs: list[Job] = []
         forecasts: list[Forecast] = []
+        confined: list[replies.Confined] = []
         while True:
             page = await self._ask(request, replies.Jobs)
             jobs += page.jobs
             forecasts += page.forecasts
+            confined += page.confined
             if not page.more or not page.jobs:
-                return replies.Jobs(tuple(jobs), tuple(forecasts))
+                return replies.Jobs(tuple(jobs), tuple(forecasts), confined=tuple(confined))
             request = msgspec.structs.replace(request, after=page.jobs[-1].number)
 
     async def nodes(self, nodes: tuple[str, ...] = ()) -> replies.Nodes:

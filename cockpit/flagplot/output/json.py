@@ -63,6 +63,7 @@ def job_object(job: Job, forecast: Forecast | None) -> dict[str, Any]:
         "standard_output": spec.stdout,
         "standard_error": spec.stderr,
         "comment": spec.comment,
+        "container_image": spec.container_image,
         "dependency": write_dependency(spec.dependency) if spec.dependency else "",
         "requeue": spec.requeue,
         "hold": spec.hold,

@@ -91,6 +91,8 @@ def build(
     rest.setdefault("name", posixpath.basename(script_name) or "wrap")
     rest["name"] = clean(rest["name"])
     spec = JobSpec(**rest, request=request, script_name=script_name, command=shlex.join([script_name, *args]))
+    if (spec.container_mounts or spec.container_workdir) and not spec.container_image:
+        raise Refused("bad_container", "--container-mounts and --container-workdir need --container-image")
     if spec.array and spec.stdout and not re.search(r"%\d*[ajJ]", spec.stdout):
         warnings.append(f"all elements of the array write to {spec.stdout}: put %a into -o")
     payload = Payload(script_text, tuple(args), exported(export, environment))

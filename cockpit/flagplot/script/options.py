@@ -192,6 +192,12 @@ OPTIONS: tuple[Option, ...] = (
         "constraint", "C", "required", "FEATURES",
         "Node features: a100, nvlink&ssd, a|b, (a|b)&!c, [a|b] one for all nodes, a*2 for two nodes.", _constraint,
     ),
+    Option("container-image", "", "required", "IMAGE", "Run the script in a container of this image.", _text("container_image")),
+    Option(
+        "container-mounts", "", "required", "MOUNTS", "More folders in the container: SRC[:DST[:ro]],...",
+        _text("container_mounts"),
+    ),
+    Option("container-workdir", "", "required", "DIR", "Folder to work in within the container.", _text("container_workdir")),
     Option("contiguous", "", "none", "", "Nodes that follow one another by name.", _fixed("contiguous", True)),
     Option("cpus-per-gpu", "", "required", "N", "CPUs for each whole GPU, instead of --cpus-per-task.", _whole("cpus_per_gpu")),
     Option("cpus-per-task", "c", "required", "N", "CPUs for each task.", _whole("cpus_per_task")),

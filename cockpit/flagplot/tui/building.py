@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from flagplot.client.inherited import with_inherited
 from flagplot.script.build import build as parser
 from flagplot.script.build import parse_arguments, parse_script, wrap_script
 from flagplot.script.options import Given
@@ -66,7 +67,8 @@ def build(draft: Mapping[str, str], user: str, confined: bool, now: int) -> tupl
         now=now,
         utc_offset_s=time.localtime(now).tm_gmtoff,
     )
-    return spec, payload, [*warnings, *more]
+    # Of a confined session only the controller's own limits could be told.
+    return spec, payload if confined else with_inherited(payload), [*warnings, *more]
 
 
 def command_line(draft: Mapping[str, str]) -> str:

@@ -7,7 +7,6 @@ import itertools
 import logging
 import re
 import secrets
-from collections import OrderedDict
 from collections.abc import Callable, Collection
 
 from msgspec import Struct
@@ -15,7 +14,6 @@ from msgspec import Struct
 from flagplot_wire import PROTOCOL_VERSION, agentlink
 from flagplot_wire.codec import BadFrame, Decoder, encode
 from flagplot_wire.errors import Refused
-from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Job
 from flagplot_wire.steps import StepEnd
 from flagplot_wire.streams import FromStreams, ServeClient, StreamsHello
@@ -27,13 +25,13 @@ from flagplotd.service.loop import Loop
 from flagplotd.service.relay import NodeStreams
 from flagplotd.service.sizes import size_of
 from flagplotd.service.streams import Stream
+from flagplotd.service.told import Told
 
 log = logging.getLogger("flagplotd.agents")
 
 HELLO_S = 20.0
 READ_S = 15.0
 """For an agent to answer a read of an output file."""
-PATHS_KEPT = 50_000
 NOTE_LETTERS = 500
 MAX_INVENTORY = 1024 * 1024
 NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
@@ -86,7 +84,7 @@ class Agents:
         self._calls = itertools.count(1)
         self.serve_client: Callable[[NodeStreams, ServeClient], None] = lambda _node, _wish: None
         self.links: dict[str, Link] = {}
-        self.paths: OrderedDict[tuple[JobNumber, int], tuple[str, str]] = OrderedDict()
+        self.told = Told()
         self.last_seen: dict[str, int] = {}
         self._pids: dict[str, int] = {}
 
@@ -258,7 +256,7 @@ class Agents:
             case agentlink.AskTime():
                 link.send(agentlink.TellTime(body.call, clock.now()))
             case agentlink.Started():
-                self._keep_paths(body)
+                self.told.started(link.node, body)
                 self._loop.post(st.AttemptStarted(link.node, body.number, body.attempt, body.time))
             case agentlink.JobNoted():
                 message = clean(body.message)[:NOTE_LETTERS]
@@ -272,18 +270,12 @@ class Agents:
                 if call is not None and not call.done():
                     call.set_result(body)
 
-    def _keep_paths(self, started: agentlink.Started) -> None:
-        if started.stdout or started.stderr:
-            self.paths[started.number, started.attempt] = (started.stdout, started.stderr)
-            if len(self.paths) > PATHS_KEPT:
-                self.paths.popitem(last=False)
-
     async def read_file(self, node: str, job: Job, stream: str, offset: int, limit: int) -> agentlink.FilePiece:
         """A piece of a job's output from its node; raises `Refused`."""
         link = self.links.get(node)
         if link is None:
             raise Refused("unavailable", f"node {node}, which has the output, is not connected", "try again later")
-        stdout, stderr = self.paths.get((job.number, job.status.attempt), ("", ""))
+        stdout, stderr = self.told.paths(job.number, job.status.attempt)
         call = next(self._calls)
         answer: asyncio.Future[agentlink.FilePiece] = asyncio.get_running_loop().create_future()
         link.calls[call] = answer

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from flagplot_wire.replies import Jobs
 from flagplot_wire.requests import GetJob
 from flagplotd.service.context import Asking
@@ -9,5 +11,7 @@ from flagplotd.service.handlers.finding import find_all, page
 
 
 async def handle(asking: Asking, request: GetJob) -> Jobs:
-    """Records with forecasts where there are some."""
-    return page(asking, await find_all(asking, request.job), request.after)
+    """Records with forecasts where there are some, and what their nodes enforce."""
+    found = page(asking, await find_all(asking, request.job), request.after)
+    told = asking.server.agents.told
+    return msgspec.structs.replace(found, confined=tuple(one for job in found.jobs for one in told.confined(job)))

@@ -1,0 +1,131 @@
+"""The helper of pam_exec beside a real agent: who is let in, into which job, and that every doubt refuses."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from support.agent_fake_controller import Rig, alive, until
+from support.people import person
+
+from flagplot_wire import agentlink as al
+from flagplot_wire.ids import Epoch, JobNumber
+
+BASH = "#!/bin/bash\n"
+pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="needs root to make users and to become them")
+
+
+@pytest.fixture
+def alice() -> Iterator[pwd.struct_passwd]:
+    with person("fpp", groups=()) as made:
+        yield made
+
+
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    folder = Path(tempfile.mkdtemp(prefix="flagplot-p-"))
+    made = Rig(folder)
+    folder.chmod(0o711)
+    made.work.chmod(0o777)
+    await made.controller.open()
+    await made.start()
+    yield made
+    await made.close()
+    shutil.rmtree(folder)
+
+
+def helper(rig: Rig, *more: str) -> list[str]:
+    return [sys.executable, "-m", "flagplot_agent.main", "pam-check", "--dir", str(rig.agent_dir), *more]
+
+
+def check(rig: Rig, user: str, *more: str, kind: str = "account") -> tuple[int, str]:
+    environment = {**os.environ, "PAM_USER": user, "PAM_TYPE": kind, "PAM_SERVICE": "sshd", "PAM_RHOST": "::1"}
+    # A shell between us and the helper: it would put its parent, the test, into the job.
+    command = ["sh", "-c", '"$@"; exit $?', "sh", *helper(rig, *more)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=20, check=False)
+    return done.returncode, done.stderr
+
+
+def server(rig: Rig, user: str) -> subprocess.Popen[str]:
+    """In place of an SSH server: asks by the helper, then becomes the login."""
+    script = 'command=$1; shift; "$command" "$@" || exit 77; echo in; exec sleep 307.25'
+    environment = {**os.environ, "PAM_USER": user, "PAM_TYPE": "open_session"}
+    return subprocess.Popen(
+        ["sh", "-c", script, "sh", *helper(rig)], env=environment, stdout=subprocess.PIPE, stderr=2, text=True
+    )
+
+
+async def test_who_has_no_job_is_refused(rig: Rig, alice: pwd.struct_passwd) -> None:
+    assert check(rig, alice.pw_name) == (
+        6, f"flagplot-agent: access denied: {alice.pw_name} has no running job on this node\n"
+    )  # fmt: skip
+    code, words = check(rig, "no-such-user")
+    assert code == 6 and "there is no user 'no-such-user'" in words
+    assert check(rig, "")[0] == 2 and check(rig, "root") == (0, "")
+    config = rig.folder / "strict.toml"
+    config.write_text('[access]\nexempt = ["ops"]\n')
+    assert check(rig, "root", "--config", str(config))[0] == 6
+    config.write_text("[access]\nexempt = 7\n")
+    assert check(rig, "root", "--config", str(config))[0] == 2
+    assert check(rig, "root", "--config", str(rig.folder / "absent.toml"))[0] == 2
+
+
+async def test_a_login_is_in_the_newest_job_and_ends_with_it(rig: Rig, alice: pwd.struct_passwd) -> None:
+    theirs = {"user": alice.pw_name, "uid": alice.pw_uid, "gid": alice.pw_gid}
+    rig.launch(1, BASH + "sleep 308.25\n", **theirs)
+    started = await rig.controller.started(1)
+    await until(lambda: rig.out("1.out") == "")
+    if "pids" not in started.enforced:
+        pytest.skip(f"this machine has no control groups to hold a login in: {started.notes}")
+    rig.launch(2, BASH + "sleep 309.25\n", **theirs)
+    await rig.controller.started(2)
+    login = server(rig, alice.pw_name)
+    try:
+        assert login.stdout is not None and login.stdout.readline() == "in\n"
+        groups = Path(f"/proc/{login.pid}/cgroup").read_text()
+        assert "/2.1\n" in groups and "/1.1\n" not in groups
+        rig.controller.send(al.Stop(Epoch(1), JobNumber(2), 1, 1))
+        assert (await rig.controller.end(2)).cause == "stopped"
+        assert login.wait(20) < 0
+    finally:
+        login.kill()
+        login.wait()
+    assert check(rig, alice.pw_name, kind="close_session")[0] == 0
+    rig.controller.send(al.Stop(Epoch(1), JobNumber(1), 1, 1))
+    await rig.controller.end(1)
+    assert check(rig, alice.pw_name)[0] == 6
+
+
+async def test_without_its_agent_nobody_is_let_in(rig: Rig, alice: pwd.struct_passwd) -> None:
+    rig.launch(1, BASH + "sleep 310.25\n", user=alice.pw_name, uid=alice.pw_uid, gid=alice.pw_gid)
+    await rig.controller.started(1)
+    rig.kill()
+    login = server(rig, alice.pw_name)
+    assert login.wait(20) == 77 and not alive(login.pid)
+    code, words = check(rig, alice.pw_name)
+    assert code == 9 and "does not answer" in words and check(rig, "root")[0] == 0
+    await rig.start()
+    assert check(rig, alice.pw_name)[0] == 0
+
+
+async def test_only_root_asks_the_agent(rig: Rig, alice: pwd.struct_passwd) -> None:
+    path = rig.agent_dir / "access.sock"
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o666)
+    code = (
+        f"import socket\ns = socket.socket(1)\ns.settimeout(10)\ns.connect({str(path)!r})\n"
+        "try: s.sendall(b'0\\n'); print(s.recv(99))\nexcept OSError: print(b'')"
+    )
+    done = subprocess.run(
+        ["setpriv", f"--reuid={alice.pw_uid}", "--clear-groups", "--inh-caps=+dac_read_search",
+         "--ambient-caps=+dac_read_search", sys.executable, "-c", code],
+        capture_output=True, text=True, timeout=20, check=False,
+    )  # fmt: skip
+    assert done.stdout == "b''\n", done

@@ -1,0 +1,61 @@
+"""Command lines of container engines, from what a job asks for."""
+
+from __future__ import annotations
+
+import pytest
+
+from flagplot_agent.launch.recipe_container import Wanted, command_line, going_along, parse_mounts
+from flagplot_wire.errors import Refused
+
+WANTED = Wanted(
+    "nvcr.io#nvidia/pytorch:24.01",
+    ("/j/script", "a b"),
+    (("/j/script", "/j/script", "ro"), ("/data", "/in", "")),
+    "/w",
+    ("RANK", "SECRET"),
+    ("GPU-1",),
+    (("nofile", 10, 20),),
+)
+
+
+def test_podman() -> None:
+    assert command_line([("podman", "/usr/bin/podman"), ("enroot", "x")], WANTED) == [
+        "/usr/bin/podman", "run", "--rm", "--cgroups=disabled", "--network=host", "--log-driver=none", "--pull=missing",
+        "--userns=keep-id", "--ulimit=nofile=10:20", "--env=RANK", "--env=SECRET", "--volume=/j/script:/j/script:ro",
+        "--volume=/data:/in", "--device=nvidia.com/gpu=GPU-1", "--workdir=/w", "--entrypoint=",
+        "nvcr.io/nvidia/pytorch:24.01", "/j/script", "a b",
+    ]  # fmt: skip
+
+
+def test_apptainer() -> None:
+    assert command_line([("apptainer", "apptainer")], WANTED) == [
+        "apptainer", "exec", "--no-home", "--nv", "--bind", "/j/script:/j/script:ro", "--bind", "/data:/in",
+        "--pwd", "/w", "docker://nvcr.io/nvidia/pytorch:24.01", "/j/script", "a b",
+    ]  # fmt: skip
+
+
+def test_enroot_starts_files_alone() -> None:
+    with pytest.raises(Refused, match="import it first"):
+        command_line([("enroot", "enroot")], WANTED)
+    file = Wanted("/images/torch.sqsh", ("/j/script",), (("/data", "/in", "ro"),), "/w", ("RANK",))
+    assert command_line([("enroot", "enroot")], file) == [
+        "enroot", "start", "--mount", "/data:/in:none:x-create=auto,rbind,ro", "--env", "RANK", "/images/torch.sqsh",
+        "/bin/sh", "-c", 'cd "$0" && exec "$@"', "/w", "/j/script",
+    ]  # fmt: skip
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(Refused, match="no container engine is installed"):
+        command_line([], WANTED)
+    for image in ("", " ", "--privileged"):
+        with pytest.raises(Refused, match="is no image"):
+            command_line([("podman", "podman")], Wanted(image, (), (), "/", ()))
+    for text, words in (("data", "no absolute path"), ("/a:b", "no absolute path"), ("/a:/b:suid", "no flag")):
+        with pytest.raises(Refused, match=words):
+            parse_mounts(text)
+
+
+def test_mounts_and_variables() -> None:
+    assert parse_mounts("") == ()
+    assert parse_mounts("/a,/b:/c,/d:/e:ro+rw") == (("/a", "/a", ""), ("/b", "/c", ""), ("/d", "/e", "ro,rw"))
+    assert going_along({"RANK": "0", "PATH": "/bin", "LD_PRELOAD": "x", "A": "1"}) == ("A", "RANK")
