@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +21,8 @@ from flagplot_wire import agentlink as al
 from flagplot_wire.ids import Epoch, JobNumber
 
 BASH = "#!/bin/bash\n"
+MAN = Path(__file__).parents[2] / "man/flagplot-agent.8"
+PAM_LOGIN = Path(__file__).parents[1] / "support/pam_login.py"
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="needs root to make users and to become them")
 
 
@@ -129,3 +133,48 @@ async def test_only_root_asks_the_agent(rig: Rig, alice: pwd.struct_passwd) -> N
         capture_output=True, text=True, timeout=20, check=False,
     )  # fmt: skip
     assert done.stdout == "b''\n", done
+
+
+def pam_lines(rig: Rig) -> str:
+    """The lines of the manual page, with this test's program and folder in them."""
+    page = MAN.read_text().replace("\\-", "-")
+    found = re.findall(r"^(?:account|session) required pam_exec\.so .*pam-check.*$", page, re.MULTILINE)
+    assert [line.split()[0] for line in found] == ["account", "session"]
+    # PAM hands no variables of the server on, and there is nothing installed to find.
+    command = " ".join(["/usr/bin/env", f"PYTHONPATH={os.pathsep.join(filter(None, sys.path))}", *helper(rig)])
+    return "".join(re.sub(r"/usr/bin/flagplot-agent .*", lambda _: command, line) + "\n" for line in found)
+
+
+def pam_login(rig: Rig, user: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(PAM_LOGIN), str(rig.folder), "flagplot-test", user]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=2, text=True)
+
+
+async def test_the_documented_lines_under_real_pam(rig: Rig, alice: pwd.struct_passwd) -> None:
+    if ctypes.util.find_library("pam") is None or not list(Path("/").glob("lib/*/security/pam_exec.so")):
+        pytest.skip("this machine has no PAM with pam_exec.so")
+    lines = pam_lines(rig)
+    (rig.folder / "flagplot-test").write_text(lines)
+    refused = pam_login(rig, alice.pw_name)
+    words = refused.communicate(timeout=20)[0]
+    assert words.startswith("account ") and f"{alice.pw_name} has no running job on this node" in words, words
+    rig.launch(1, BASH + "sleep 313.25\n", user=alice.pw_name, uid=alice.pw_uid, gid=alice.pw_gid)
+    started = await rig.controller.started(1)
+    if "pids" not in started.enforced:
+        pytest.skip(f"this machine has no control groups to hold a login in: {started.notes}")
+    for phase in ("account", "session"):
+        # Each line alone puts the login where it belongs.
+        other = "session" if phase == "account" else "account"
+        kept = "".join(line for line in lines.splitlines(True) if line.startswith(phase))
+        (rig.folder / "flagplot-test").write_text(f"{kept}{other} required pam_permit.so\n")
+        login = pam_login(rig, alice.pw_name)
+        try:
+            assert login.stdout is not None and login.stdout.readline() == "in\n"
+            assert "/1.1\n" in Path(f"/proc/{login.pid}/cgroup").read_text()
+        finally:
+            login.kill()
+            login.communicate()
+    rig.kill()
+    (rig.folder / "flagplot-test").write_text(lines)
+    assert "does not answer" in pam_login(rig, alice.pw_name).communicate(timeout=20)[0]
+    await rig.start()
