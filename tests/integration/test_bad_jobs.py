@@ -91,6 +91,13 @@ TABLE: dict[str, tuple[str, Prepare | dict[str, Any], State, str]] = {
         BASH + "trap '' TERM\nwhile :; do sleep 0.1; done\n", {"deadline_s": 1, "kill_wait_s": 1},
         State.TIMEOUT, "its time limit of 1 s was over; it did not end by SIGTERM and was killed",
     ),
+    "nameless variable": (
+        BASH, {"environment": {"": "x"}}, State.FAILED, "a path, argument or variable cannot be given to a program",
+    ),
+    "odd variable": (BASH, {"environment": {"A=B": "x"}}, State.FAILED, "illegal environment variable name"),
+    "no memory to start in": (BASH, {"limits": {"AS": 4096}}, State.FAILED, ""),
+    "no descriptors to start with": (BASH, {"limits": {"NOFILE": 0}}, State.FAILED, "exit code 127"),
+    "limits without sense": (BASH, {"limits": {"NOFILE": -5, "CORE": 2**64 - 1}}, State.COMPLETED, ""),
     "much output": (BASH + f"head -c {OUTPUT_MIB}M /dev/zero\n", {}, State.COMPLETED, ""),
 }  # fmt: skip
 

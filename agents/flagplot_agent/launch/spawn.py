@@ -1,7 +1,7 @@
 """Starting one process as the user. Standard library only; the caller must have a single thread.
 
 The order is the one that others got wrong: control group, session, groups, gid, uid, verify, umask, and only
-then the working folder and the outputs, opened as the user; a clean environment; exec. The parent never waits:
+then the working folder and the outputs, opened as the user; a clean environment; limits; exec. The parent never waits:
 a file system that hangs holds up one job, not the keeper.
 """
 
@@ -28,6 +28,7 @@ _BUSY_TRIES = 20
 _SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}
 _MPOL_BIND = 2
 _MASK_BITS = 64
+_MOST = 2**63 - 1
 
 
 class LaunchError(Exception):
@@ -95,7 +96,6 @@ def _become(recipe: dict[str, Any], task: dict[str, Any], joins: list[str], chan
             os.sched_setaffinity(0, recipe["cpus"])
         _bind_memory(recipe.get("mems", []))
         script = -1 if "program" in task else _open_script(recipe, task["argv"][0])
-        _limit(recipe.get("limits", {}))
         _switch_user(recipe)
         os.umask(recipe.get("umask", 0o022))
         _enter(recipe["work_dir"])
@@ -115,9 +115,18 @@ def _become(recipe: dict[str, Any], task: dict[str, Any], joins: list[str], chan
             if why:
                 raise LaunchError(why)
             task = {**task, "environment": environment}
+        # Last of all: a small limit is for the job, and must not break the way there.
+        _limit(recipe.get("limits", {}))
         _execute(task, script)
     except LaunchError as wrong:
         channel.sendall(str(wrong).encode("utf-8", "replace"))
+    except MemoryError:
+        channel.sendall(
+            f"{USER_FAULT}no program can start within the memory limits (ulimit -v, -d) it brought".encode()
+        )
+    except ValueError as wrong:
+        words = f"{USER_FAULT}a path, argument or variable cannot be given to a program: {wrong}"
+        channel.sendall(words.encode("utf-8", "replace"))
     except BaseException as wrong:  # noqa: BLE001 - a forked child must never return into the keeper
         channel.sendall(f"{type(wrong).__name__}: {wrong}".encode("utf-8", "replace"))
     finally:
@@ -174,6 +183,8 @@ def _limit(limits: dict[str, int]) -> None:
         if kind is None:
             continue
         hard = resource.getrlimit(kind)[1]
+        if not 0 <= wanted <= _MOST:
+            wanted = resource.RLIM_INFINITY
         within = wanted if hard == resource.RLIM_INFINITY else hard if wanted < 0 else min(wanted, hard)
         resource.setrlimit(kind, (within, hard))
 
