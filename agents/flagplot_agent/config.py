@@ -7,6 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from flagplot_agent.guard import Policy
+from flagplot_agent.idle import IdlePolicy
 
 
 class Config(Struct, frozen=True):
@@ -27,3 +28,4 @@ class Config(Struct, frozen=True):
     lease_s: int = 0
     keep_attempts: int = 200
     vram_guard: Policy = Policy()
+    idle_gpus: IdlePolicy = IdlePolicy()

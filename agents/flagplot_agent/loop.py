@@ -24,6 +24,7 @@ from flagplot_agent.launch.journal import Journal, key_of, write_durably
 from flagplot_agent.launch.output import read_as
 from flagplot_agent.launch.recipe import output_paths, recipe_of
 from flagplot_agent.link import Link
+from flagplot_agent.reaping import Reaper
 from flagplot_agent.state import AgentState, Key
 from flagplot_agent.steps.files import serve_file
 from flagplot_agent.steps.ports import serve_port
@@ -241,10 +242,12 @@ class Agent:
     async def samples(self, link: Link, every_s: int) -> None:
         """Measurements, taken in a thread."""
         known = self.sampler.inventory
+        reaper = Reaper(self)
         while True:
             jobs = await asyncio.to_thread(job_processes, self.held())
             sample = await asyncio.to_thread(self.sampler.sample, int(time.time()), jobs)
             await link.send(al.SampleReport(msgspec.structs.replace(sample, node=self.config.node)))
+            await reaper.take(sample)
             if self.sampler.inventory != known:
                 known = self.sampler.inventory
                 await link.send(al.InventoryReport(known))
@@ -280,6 +283,14 @@ class Agent:
     def held(self) -> dict[Key, tuple[dict[str, Any] | None, list[dict[str, Any]]]]:
         """What the keeper noted of each running attempt, and the GPUs that it holds."""
         return {key: (self._begun.get(key), self._launches[key]["gpus"]) for key in self.state.running}
+
+    def nodes_of(self, key: Key) -> int:
+        """On how many nodes a running attempt is; 0 where it was begun before that was written down."""
+        return int(self._launches[key].get("nodes", 0))
+
+    def kill_wait(self, key: Key) -> int:
+        """Seconds from SIGTERM to SIGKILL of a running attempt."""
+        return int(self._launches[key]["recipe"]["kill_wait_s"])
 
     def begun(self, key: Key) -> dict[str, Any] | None:
         """What the keeper noted of a running attempt; None while it has not started it."""
@@ -361,6 +372,7 @@ class Agent:
             "recipe": msgspec.to_builtins(recipe),
             "stdout": stdout,
             "stderr": stderr,
+            "nodes": len(launch.allocation.nodes),
             "gpus": msgspec.to_builtins(launch.allocation.nodes[launch.node_index].gpus),
         }
         for task in start["recipe"]["tasks"]:

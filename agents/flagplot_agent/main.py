@@ -15,6 +15,7 @@ from pathlib import Path
 
 from flagplot_agent.config import Config
 from flagplot_agent.guard import parse_policy
+from flagplot_agent.idle import parse_idle
 from flagplot_wire import __version__
 from flagplot_wire.errors import Exit, Refused
 
@@ -36,6 +37,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--simulate", type=Path, help="TOML file that describes hardware to simulate")
     run.add_argument("--lease", type=int, default=0, help="end jobs after so many seconds without the controller")
     run.add_argument("--vram-guard", default="kill-youngest", help="warn, kill-youngest or kill-after=SECONDS")
+    run.add_argument("--idle-gpus", default="off", help="off, warn-after=SECONDS or end-after=SECONDS")
     show = commands.add_parser("inventory", help="print what this machine has, as JSON")
     show.add_argument("--simulate", type=Path, help="TOML file that describes hardware to simulate")
     return top
@@ -66,6 +68,7 @@ def main(argv: list[str]) -> int:
     config = Config(
         folder, options.node, host or "127.0.0.1", int(port), options.key, options.host_key, options.controller_file,
         options.simulate, options.lease, vram_guard=parse_policy(options.vram_guard),
+        idle_gpus=parse_idle(options.idle_gpus),
     )  # fmt: skip
     for what, path in (("--key", config.key), ("--host-key", config.host_key)):
         if not path.is_file():

@@ -63,7 +63,7 @@ int nvmlDeviceGetMemoryInfo_v2(Handle *handle, MemoryV2 *memory) {
 int nvmlDeviceGetUtilizationRates(Handle *handle, Utilization *use) {
   if (lost(handle)) return GPU_IS_LOST;
   if (is("unsupported") || is("mig")) return NOT_SUPPORTED;
-  use->gpu = 37; use->memory = 12;
+  use->gpu = is("idle") ? 0 : 37; use->memory = 12;
   return OK;
 }
 int nvmlDeviceGetTemperature(Handle *handle, int sensor, unsigned *celsius) { *celsius = 41; return lost(handle) ? GPU_IS_LOST : OK; }
