@@ -7,6 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from flagplot_agent.guard import Policy
+from flagplot_agent.idle import IdlePolicy
 from flagplot_agent.settings import Settings
 
 
@@ -29,3 +30,4 @@ class Config(Struct, frozen=True):
     keep_attempts: int = 200
     settings: Settings = Settings()
     vram_guard: Policy = Policy()
+    idle_gpus: IdlePolicy = IdlePolicy()

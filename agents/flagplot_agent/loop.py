@@ -29,6 +29,7 @@ from flagplot_agent.launch.journal import Journal, key_of, write_durably
 from flagplot_agent.launch.output import read_as
 from flagplot_agent.launch.recipe import output_paths, recipe_of
 from flagplot_agent.link import Link
+from flagplot_agent.reaping import Reaper
 from flagplot_agent.state import AgentState, Key
 from flagplot_agent.steps.files import serve_file
 from flagplot_agent.steps.ports import serve_port
@@ -272,6 +273,7 @@ class Agent:
         """Measurements, taken in a thread."""
         known = self.sampler.inventory
         look_at = time.monotonic() + LIBRARIES_S
+        reaper = Reaper(self)
         while True:
             if self.config.simulate is None and time.monotonic() >= look_at:
                 look_at = time.monotonic() + LIBRARIES_S
@@ -280,6 +282,7 @@ class Agent:
             jobs = await asyncio.to_thread(job_processes, self.held())
             sample = await asyncio.to_thread(self.sampler.sample, int(time.time()), jobs)
             await link.send(al.SampleReport(msgspec.structs.replace(sample, node=self.config.node)))
+            await reaper.take(sample)
             if self.sampler.inventory != known:
                 known = self.sampler.inventory
                 await link.send(al.InventoryReport(known))
@@ -317,6 +320,14 @@ class Agent:
     def held(self) -> dict[Key, tuple[dict[str, Any] | None, list[dict[str, Any]]]]:
         """What the keeper noted of each running attempt, and the GPUs that it holds."""
         return {key: (self._begun.get(key), self._launches[key]["gpus"]) for key in self.state.running}
+
+    def nodes_of(self, key: Key) -> int:
+        """On how many nodes a running attempt is; 0 where it was begun before that was written down."""
+        return int(self._launches[key].get("nodes", 0))
+
+    def kill_wait(self, key: Key) -> int:
+        """Seconds from SIGTERM to SIGKILL of a running attempt."""
+        return int(self._launches[key]["recipe"]["kill_wait_s"])
 
     def begun(self, key: Key) -> dict[str, Any] | None:
         """What the keeper noted of a running attempt; None while it has not started it."""
@@ -412,6 +423,7 @@ class Agent:
             "recipe": msgspec.to_builtins(recipe),
             "stdout": stdout,
             "stderr": stderr,
+            "nodes": len(launch.allocation.nodes),
             "gpus": msgspec.to_builtins(launch.allocation.nodes[launch.node_index].gpus),
         }
         tasks = start["recipe"]["tasks"]

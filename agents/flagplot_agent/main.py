@@ -15,6 +15,7 @@ from pathlib import Path
 
 from flagplot_agent.config import Config
 from flagplot_agent.guard import parse_policy
+from flagplot_agent.idle import parse_idle
 from flagplot_agent.settings import read_settings
 from flagplot_wire import __version__
 from flagplot_wire.errors import Exit, Refused
@@ -38,6 +39,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--lease", type=int, default=0, help="end jobs after so many seconds without the controller")
     run.add_argument("--config", type=Path, help="agent.toml: the site's settings (default: the one in --dir)")
     run.add_argument("--vram-guard", default="kill-youngest", help="warn, kill-youngest or kill-after=SECONDS")
+    run.add_argument("--idle-gpus", default="off", help="off, warn-after=SECONDS or end-after=SECONDS")
     check = commands.add_parser("pam-check", help="for pam_exec: let in who has a job here")
     check.add_argument("--dir", type=Path, required=True, help="folder of this node's agent")
     check.add_argument("--config", type=Path, help="agent.toml: who needs no job (default: the one in --dir)")
@@ -76,6 +78,7 @@ def main(argv: list[str]) -> int:
     config = Config(
         folder, options.node, host or "127.0.0.1", int(port), options.key, options.host_key, options.controller_file,
         options.simulate, options.lease, settings=settings, vram_guard=parse_policy(options.vram_guard),
+        idle_gpus=parse_idle(options.idle_gpus),
     )  # fmt: skip
     for what, path in (("--key", config.key), ("--host-key", config.host_key)):
         if not path.is_file():

@@ -14,6 +14,7 @@ from support.fake_nvml import build, put_processes
 
 from flagplot_wire import agentlink as al
 from flagplot_wire.alloc import Allocation, GpuPart
+from flagplot_wire.ids import Epoch, JobNumber
 
 JOB = (
     "#!/bin/bash\nsleep 600 & echo $! >$FLAGPLOT_JOB_ID.first\nsleep 600 & echo $! >$FLAGPLOT_JOB_ID.second\nwait $!\n"
@@ -89,3 +90,20 @@ async def test_the_policy_warn_ends_nobody(rig: Rig) -> None:
     use(rig, pids, two_first=SHARE_MIB + 1)
     await until(lambda: notes(rig, 2), 20, f"a warning\n{rig.log()}")
     assert all(alive(pid) for pid in pids.values()) and len(notes(rig, 1)) == 1
+
+
+@pytest.mark.parametrize("rig", ["warn"], indirect=True)
+async def test_a_job_with_idle_gpus_is_warned_and_ended_where_asked_for(rig: Rig) -> None:
+    rig.kill()
+    rig.options = ["--idle-gpus", "end-after=3"]
+    rig.environment["FAKE_NVML"] = "idle"
+    await rig.start()
+    rig.launch(1, "#!/bin/bash\nexec sleep 600\n", allocation=Allocation((part("gpu01", gpus=(GpuPart(0, 8, 8),)),)))
+    rig.launch(2, "#!/bin/bash\nexec sleep 600\n")
+    rig.launch(3, "#!/bin/bash\nexec sleep 600\n", allocation=Allocation((part("gpu01", gpus=(GpuPart(1, 8, 8),)),)))
+    await rig.controller.started(3)
+    rig.controller.send(al.Signal(Epoch(1), JobNumber(3), 1, "STOP"))
+    end = await rig.controller.end(1)
+    assert end.cause == "stopped" and end.message.startswith("gpu01: its GPUs did nothing for ")
+    assert len(notes(rig, 1)) == 1 and "ENDED BECAUSE ITS GPUS DID NOTHING" in rig.out("1.out")
+    assert not rig.controller.ends(2) and not notes(rig, 3) and not rig.controller.ends(3)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OK = 0, NOT_SUPPORTED = 3, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, GPU_IS_LOST = 15, MISMATCH = 18, NOT_FOUND = 6 };
+enum { OK = 0, NOT_SUPPORTED = 3, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, TIMEOUT = 10, GPU_IS_LOST = 15, MISMATCH = 18, NOT_FOUND = 6 };
 #define MIB (1ULL << 20)
 
 typedef struct { int parent, mig; } Handle;
@@ -63,12 +63,36 @@ int nvmlDeviceGetMemoryInfo_v2(Handle *handle, MemoryV2 *memory) {
 int nvmlDeviceGetUtilizationRates(Handle *handle, Utilization *use) {
   if (lost(handle)) return GPU_IS_LOST;
   if (is("unsupported") || is("mig")) return NOT_SUPPORTED;
-  use->gpu = 37; use->memory = 12;
+  use->gpu = is("idle") ? 0 : 37; use->memory = 12;
   return OK;
 }
 int nvmlDeviceGetTemperature(Handle *handle, int sensor, unsigned *celsius) { *celsius = 41; return lost(handle) ? GPU_IS_LOST : OK; }
 int nvmlDeviceGetPowerUsage(Handle *handle, unsigned *milliwatts) { *milliwatts = 123456; return is("unsupported") ? NOT_SUPPORTED : OK; }
 int nvmlDeviceGetEnforcedPowerLimit(Handle *handle, unsigned *milliwatts) { *milliwatts = 700000; return is("unsupported") ? NOT_SUPPORTED : OK; }
+
+int nvmlDeviceGetTemperatureThreshold(Handle *handle, int kind, unsigned *celsius) { *celsius = is("hot") ? 40 : 90; return OK; }
+int nvmlDeviceGetTotalEccErrors(Handle *handle, int kind, int counter, unsigned long long *count) {
+  *count = is("ecc") && handle->parent == 1 ? 3 : 0;
+  return is("unsupported") ? NOT_SUPPORTED : OK;
+}
+int nvmlDeviceGetRemappedRows(Handle *handle, unsigned *good, unsigned *bad, unsigned *pending, unsigned *failed) {
+  *good = *bad = 0;
+  *pending = is("pending") && handle->parent == 1;
+  *failed = is("failed") && handle->parent == 1;
+  return is("unsupported") ? NOT_SUPPORTED : OK;
+}
+typedef struct { Handle *device; unsigned long long type, data; unsigned gpu_instance, compute_instance; } Event;
+static unsigned long long told;
+int nvmlEventSetCreate(void **set) { *set = &told; return OK; }
+int nvmlDeviceRegisterEvents(Handle *handle, unsigned long long types, void *set) { return types == 8 ? OK : NOT_SUPPORTED; }
+int nvmlEventSetWait_v2(void *set, Event *event, unsigned ms) {
+  const char *xid = getenv("FAKE_XID");
+  if (!xid || told == strtoull(xid, 0, 10)) return TIMEOUT;
+  memset(event, 0, sizeof *event);
+  event->device = &cards[1]; event->type = 8; event->data = told = strtoull(xid, 0, 10);
+  return OK;
+}
+int nvmlDeviceGetIndex(Handle *handle, unsigned *index) { *index = handle->parent; return OK; }
 
 static int list(unsigned *count, Process *processes, unsigned long long used) {
   if (*count < 1) { *count = 1; return INSUFFICIENT_SIZE; }

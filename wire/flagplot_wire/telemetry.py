@@ -21,7 +21,7 @@ class GpuProcess(Struct, frozen=True, omit_defaults=True):
 
 
 class GpuSample(Struct, frozen=True, omit_defaults=True):
-    """One GPU at one moment: per cent, MiB, °C, W. `fault` tells why it could not be read."""
+    """One GPU at one moment: per cent, MiB, °C, W. `fault` tells why it could not be read or is unfit."""
 
     index: int
     utilisation: int | None = None

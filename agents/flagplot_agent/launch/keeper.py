@@ -141,6 +141,7 @@ class Keeper:
                 self.start(name, command["recipe"])
             case "stop" if one is not None:
                 self.stop(one, "stopped", command["kill_wait_s"], command["reason"])
+                one.message = one.message or command.get("message", "")
             case "signal" if one is not None:
                 self.send(one, command["signal"])
             case "extend" if one is not None:

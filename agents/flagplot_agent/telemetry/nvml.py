@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from flagplot_agent.launch.devices import mig_capabilities
 from flagplot_agent.telemetry import host
+from flagplot_agent.telemetry.cardwatch import CardWatch
 from flagplot_agent.telemetry.host import numa_of_pci, process_owner
 from flagplot_agent.telemetry.names import type_word
 from flagplot_wire.node import Gpu
@@ -41,6 +42,7 @@ class Nvml:
             self.lib.nvmlInit()
         except self.lib.NVMLError as wrong:
             raise NoNvml(init_failure(self.lib, wrong)) from wrong
+        self.cards = CardWatch(self.lib, self.ask)
         self.driver = text_of(self.ask(self.lib.nvmlSystemGetDriverVersion) or "")
 
     def close(self) -> None:
@@ -118,7 +120,7 @@ class Nvml:
         return (found.used // 2**20, found.total // 2**20) if found is not None else None
 
     def sample(self, device: Device, jobs: dict[int, int]) -> GpuSample:
-        """One device now; `jobs` maps pids to job numbers. A lost card gives its fault."""
+        """One device now; `jobs` maps pids to job numbers. A lost or unfit card gives its fault."""
         index = device.gpu.index
         try:
             handle = self._handle(device)
@@ -142,6 +144,7 @@ class Nvml:
             power // 1000 if power is not None else None,
             limit // 1000 if limit is not None else None,
             processes,
+            self.cards.fault(device.parent, self.lib.nvmlDeviceGetHandleByIndex(device.parent)),
         )
 
     def processes(self, device: Device, jobs: dict[int, int]) -> tuple[GpuProcess, ...] | None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from support.fake_nvml import build
 
+from flagplot_agent.telemetry.faults import Health, fault_of
 from flagplot_agent.telemetry.names import type_word
 from flagplot_agent.telemetry.nvml import binding_words, distribution, text_of
 from flagplot_wire.job import GpuCount
@@ -148,6 +149,47 @@ def test_a_g6_a_process_counts_once_and_the_reserve_for_nobody(library: Path) ->
 def test_type_words(name: str, word: str) -> None:
     assert type_word(name) == word
     assert parse_gres(f"gpu:{word}:2") == ((GpuCount(2, word),), 0, "") and parse_gpus(word) == (GpuCount(1, word),)
+
+
+UNFIT = """
+import json, os
+from flagplot_agent.telemetry.inventory import discover
+from flagplot_agent.telemetry.sampler import Sampler
+sampler = Sampler(discover("n1", None), None)
+found = []
+for now, (mode, xid) in enumerate(json.loads(os.environ["MOODS"])):
+    os.environ["FAKE_NVML"], os.environ["FAKE_XID"] = mode, xid
+    sampler.sample(1_000 + now, [])
+    found.append([gpu.fault for gpu in sampler.inventory.gpus])
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("mode", ["ecc", "pending", "failed"])
+def test_a_card_with_memory_errors_is_unfit_and_the_other_is_not(
+    library: Path, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOODS", json.dumps([("normal", "0"), (mode, "0"), ("normal", "0")]))
+    words = {"ecc": "3 uncorrected ECC errors", "pending": "waits to be remapped", "failed": "replace the card"}
+    before, (fine, unfit), after = ask(UNFIT, library)
+    assert before == after == ["", ""] and fine == "" and words[mode] in unfit
+
+
+def test_an_xid_of_the_card_lasts_and_one_of_a_program_is_nothing(
+    library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MOODS", json.dumps([("normal", "0"), ("normal", "31"), ("normal", "48"), ("normal", "48")]))
+    fault = "Xid 48: reset the card, then restart the agent"
+    assert ask(UNFIT, library) == [["", ""], ["", ""], ["", fault], ["", fault]]
+
+
+def test_a_hot_card_is_unfit_until_it_is_five_degrees_cooler(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MOODS", json.dumps([("hot", "0"), ("normal", "0")]))
+    hot = "hot: it slows down at 40 °C"
+    assert ask(UNFIT, library) == [[hot, hot], ["", ""]]
+    warm = Health(temperature_c=86, slowdown_c=90)
+    assert fault_of(warm) == "" and fault_of(warm, was_hot=True) == "hot: it slows down at 90 °C"
+    assert fault_of(Health(temperature_c=84, slowdown_c=90), was_hot=True) == "" == fault_of(Health(temperature_c=99))
 
 
 LASTING = """
