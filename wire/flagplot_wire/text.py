@@ -14,7 +14,9 @@ def clean(text: str, keep_newlines: bool = False) -> str:
     """Replace everything that could steer a terminal by a visible substitute.
 
     C0 controls become control pictures (U+2400…), C1 controls, bidirectional overrides, zero-width and line
-    separators and lone surrogates become U+FFFD, a tab becomes a space. Printable text is returned as it is.
+    separators and lone surrogates become U+FFFD, a tab becomes a space. Parts of emoji whose width depends on their
+    neighbour, and which a dialog's edge could cut in two, go: flags become their two letters, variation selectors and
+    skin tones are left out. Printable text is returned as it is.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -33,6 +35,12 @@ def _safe(character: str, keep_newlines: bool) -> str:
         return "\u2421"
     if 0x80 <= code < 0xA0 or code in _HIDDEN or code in _BIDI or 0xD800 <= code < 0xE000:
         return "\ufffd"
+    if 0x1F1E6 <= code <= 0x1F1FF:
+        return chr(ord("A") + code - 0x1F1E6)
+    if 0xE0000 <= code < 0xE0080:
+        return "\ufffd"
+    if 0xFE00 <= code <= 0xFE0F or 0x1F3FB <= code <= 0x1F3FF:
+        return ""
     return character
 
 

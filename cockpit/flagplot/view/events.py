@@ -98,7 +98,7 @@ def _node_text(node: Node) -> str:
 
 def _change(job: Job | None, status: Status) -> str:
     name = f"{clean(job.spec.name)}  " if job else ""
-    where = f"on {compress_hosts(status.allocation.names)}" if status.allocation else ""
+    where = f"on {clean(compress_hosts(status.allocation.names))}" if status.allocation else ""
     message = clean(status.message)
     if status.state == State.RUNNING:
         return f"{name}{where}"

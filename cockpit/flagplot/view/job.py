@@ -54,7 +54,7 @@ def headline(mirror: Mirror, job: Job, now: int) -> list[tuple[str, str]]:
         parts.append((f"  {time_used(job, now)}{limit}", "plain"))
     if job.status.allocation:
         gpus = gpu_words(job)
-        parts.append((f"  {compress_hosts(job.status.allocation.names)}", "plain"))
+        parts.append((f"  {clean(compress_hosts(job.status.allocation.names))}", "plain"))
         parts.append(("" if gpus == "-" else f"  {gpus} GPU", "plain"))
     return parts
 
@@ -224,7 +224,7 @@ def _elements(mirror: Mirror, job: Job, now: int) -> list[Line]:
     lines: list[Line] = []
     for index, element in enumerate(found[:500]):
         look = state_look(element)
-        place = compress_hosts(element.status.allocation.names) if element.status.allocation else ""
+        place = clean(compress_hosts(element.status.allocation.names)) if element.status.allocation else ""
         text = f"{job_target(element):<10} {look.glyph} {look.word:<10} {time_used(element, now):>9}  {place}"
         lines.append(("Elements" if index == 0 else "", text, look.role))
     if len(found) > 500:
@@ -247,7 +247,7 @@ def why(mirror: Mirror, job: Job, forecast: Forecast | None, now: int) -> list[L
     for index, reason in enumerate(forecast.reasons):
         lines += _reason(mirror, reason, now, "Waits" if index == 0 else "And")
     if forecast.start:
-        place = f" on {compress_hosts(forecast.nodes)}" if forecast.nodes else ""
+        place = f" on {clean(compress_hosts(forecast.nodes))}" if forecast.nodes else ""
         lines.append(("Planned", f"{_when(forecast.start, now)}{place}", "good"))
     elif not forecast.never:
         lines.append(("Planned", "no start planned yet", "dim"))

@@ -233,7 +233,7 @@ def affected(mirror: Mirror, names: list[str], now: int) -> list[str]:
     jobs.sort(key=lambda job: (job.time_limit_s == NO_LIMIT, job.limit_ends, job.number))
     lines = []
     for job in jobs:
-        where = compress_hosts(job.status.allocation.names) if job.status.allocation else "-"
+        where = clean(compress_hosts(job.status.allocation.names)) if job.status.allocation else "-"
         lines.append(
             f"  {job.display_id:<8} {fit(clean(job.user), 10)} {fit(clean(job.spec.name), 18)} "
             f"{fit(where, 14)} {until(job, now)}"

@@ -195,7 +195,7 @@ def where(mirror: Mirror, job: Job, now: int, fold: bool = True) -> str:
         return array_words(job)
     if status.state == State.PENDING:
         return pending_words(job, mirror.forecasts.get(job.number), now)
-    nodes = compress_hosts(status.allocation.names) if status.allocation else ""
+    nodes = clean(compress_hosts(status.allocation.names)) if status.allocation else ""
     if status.state.ended:
         message = clean(status.message)
         return f"{nodes} {message}".strip() if message else nodes or "-"

@@ -50,7 +50,7 @@ class DrainDialog(ModalScreen[None]):
 
     def __init__(self, names: list[str], reason: str = "") -> None:
         super().__init__()
-        self._hosts, self._reason = compress_hosts(names) if names else "", reason
+        self._hosts, self._reason = clean(compress_hosts(names)) if names else "", reason
 
     def compose(self) -> ComposeResult:
         """Nodes, jobs, reason, buttons."""

@@ -303,7 +303,7 @@ def estimate_words(forecast: Forecast, now: int) -> tuple[str, str]:
     """(sentence, class) of an estimate: now, later and behind whom, or never."""
     if forecast.never:
         return f"Never: {forecast.never}", "-bad"
-    place = f" on {compress_hosts(forecast.nodes)}" if forecast.nodes else ""
+    place = f" on {clean(compress_hosts(forecast.nodes))}" if forecast.nodes else ""
     if forecast.start is not None and forecast.start <= now + 5:
         return f"Would start now{place}", "-good"
     behind = [str(number) for reason in forecast.reasons for number in reason.jobs]
