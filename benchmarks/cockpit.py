@@ -108,13 +108,17 @@ def moves(program: Program, cursor: Callable[[bytes], bool], count: int = KEYS) 
 
 
 def typing(program: Program, text: str) -> list[float]:
-    """Seconds from each letter of a filter to the frame that shows how many jobs are left."""
+    """Seconds from each letter of a filter to the frame that shows it in force, with how many jobs are left. A space
+    alone changes no filter, so it is not timed."""
     program.press(b"/")
     program.quiet(0.5)
-    taken = []
-    for letter in text:
-        pressed = program.press(letter.encode())
-        taken.append(program.wait(lambda frame: 2 in lines(frame), 20) - pressed)
+    taken, typed = [], b""
+    for letter in text.encode():
+        typed += bytes([letter])
+        pressed = program.press(bytes([letter]))
+        if letter != ord(" "):
+            drawn = program.wait(lambda frame, typed=typed: typed in lines(frame).get(2, b""), 20)
+            taken.append(drawn - pressed)
         program.quiet(0.3)
     program.press(b"\x1b")
     program.quiet(1.0)
@@ -166,7 +170,7 @@ def measure(folder: Path, jobs: int, rate: int, env: dict[str, str]) -> None:
         program.press(b"/state:pd\r")
         program.quiet(2)
         row("key to paint, idle, p95", "< 50 ms", f"{p95(moves(program, is_cursor)):.0f} ms")
-        row("filter keystroke, slowest of 8", "< 100 ms", f"{max(typing(program, ' train-7')) * 1000:.0f} ms")
+        row("filter keystroke, slowest of 7", "< 100 ms", f"{max(typing(program, ' train-7')) * 1000:.0f} ms")
         program.press(b"/state:pd\r")
         program.quiet(3)
         row("bytes a second, nothing visible changes", "0", f"{program.quiet(10) / 10:.0f}")
@@ -191,7 +195,7 @@ def under_load(folder: Path, jobs: int, rate: int, program: Program, pid: int) -
     program.quiet(3)
     row("key to paint, under events, p95", "< 80 ms", f"{p95(moves(program, is_cursor, 100)):.0f} ms")
     slowest = max(typing(program, " train-7")) * 1000
-    row("filter keystroke, under events, slowest of 8", "", f"{slowest:.0f} ms")
+    row("filter keystroke, under events, slowest of 7", "", f"{slowest:.0f} ms")
     own = share(program.pid, program, 10)
     followed = share(pid, program, 10)
     row("cockpit, under events", "", f"{own:.0f} % of a core")

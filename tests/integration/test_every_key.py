@@ -45,7 +45,9 @@ COMMAND = (*("shift+tab",) * 6, *"true")
 """From the first field of the submit form to its command."""
 SENDING = dict.fromkeys(("f2", "ctrl+s", "f5", "ctrl+enter"), COMMAND)
 PLACES: dict[str, Place] = {
-    "queue": Place(("down", "down"), {"escape": ("space",)}, frozenset({"1", "ctrl+r"})),
+    "queue": Place(
+        ("down", "down"), {"escape": ("space",), "x": ("slash", *"sweep", "enter")}, frozenset({"1", "ctrl+r"})
+    ),
     "nodes": Place(("2", "down", "right"), {"0": ("minus",)}),
     "nodes-table": Place(("2", "t", "down", "down")),
     "gpus": Place(("3", "down", "down")),
@@ -65,6 +67,7 @@ PLACES: dict[str, Place] = {
     "submit": Place(("n",), {**SENDING, "f8": (*"name",)}),
     "edit": Place(("e",)),
     "confirm": Place(("ctrl+d",)),
+    "columns": Place(("c", "down"), {"0": ("space",)}),
     "failure": Place(("colon", *"job 999", "enter")),
     "help": Place(("question_mark",), DOWN),
     "command-log": Place(("h", "at")),

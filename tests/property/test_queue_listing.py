@@ -54,6 +54,8 @@ def test_listing_follows_every_change(run: int) -> None:
             spec = replace(spec, filter=(spec.filter + typed.pop(0)))
         elif dice.random() < 0.3:
             spec = QueueSpec("", dice.choice(SORT_ORDER), dice.random() < 0.5, dice.random() < 0.7, dice.random() < 0.5)
+            singly = dice.sample(sorted(mirror.elements), dice.randrange(1 + len(mirror.elements)))
+            spec = replace(spec, unfolded=frozenset(singly))
             typed = list(" ".join(dice.choices(FILTERS, k=dice.randrange(3))))
         listing.sync(mirror, spec, sample.NOW)
         fresh = Listing()

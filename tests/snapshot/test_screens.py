@@ -68,6 +68,8 @@ SHOTS: dict[str, Shot] = {
     "queue-filter": Shot(("slash", *"user:bob")),
     "queue-marked": Shot(("space", "space", "o", "o")),
     "queue-unfolded": Shot(("z",), large=True),
+    "queue-unfolded-singly": Shot(("slash", *"user:dave", "enter", "down", "x")),
+    "queue-columns": Shot(("c", "J", "down", "space", "s"), large=True),
     "queue-empty": Shot(mirror=empty),
     "queue-waiting": Shot(mirror=waiting),
     "queue-disconnected": Shot(mirror=disconnected),

@@ -20,6 +20,7 @@ from flagplot_wire.text import counted
 
 if TYPE_CHECKING:
     from flagplot.tui.app import FlagplotApp
+    from flagplot.tui.screens.queue import QueueView
 
 JOB_TABS = {"why": "why", "logs": "output", "script": "script"}
 """Commands that open a job's page on one of its tabs."""
@@ -34,6 +35,8 @@ NAMES = (
     "requeue",
     "drain",
     "resume",
+    "view",
+    "save",
     "theme",
     "help",
     "log",
@@ -96,6 +99,12 @@ def _run(app: FlagplotApp, name: str, rest: list[str]) -> None:
         app.open_drain(_nodes(app, _one(rest, ":drain gpu[01-03] reason")), " ".join(rest[1:]))
     elif name == "resume":
         app.resume_nodes(_nodes(app, _one(rest, ":resume gpu[01-03]")))
+    elif name in ("view", "save"):
+        queue = _queue(app)
+        if name == "view":
+            queue.show_view(_one(rest, ":view NAME"))
+        else:
+            queue.save_view(_one(rest, ":save NAME"))
     elif name == "theme":
         set_theme(app, _one(rest, ":theme NAME"))
     elif name == "help":
@@ -110,6 +119,14 @@ def _run(app: FlagplotApp, name: str, rest: list[str]) -> None:
             f"There is no command :{name}",
             "Known: " + " ".join([*(entry.name for entry in app.views), *NAMES]),
         )
+
+
+def _queue(app: FlagplotApp) -> QueueView:
+    from flagplot.tui.screens.queue import QueueView
+
+    if not isinstance(view := app.active_view, QueueView):
+        raise Refused("usage", "Saved views are of the queue", "1 shows the queue")
+    return view
 
 
 def _nodes(app: FlagplotApp, hosts: str) -> list[str]:

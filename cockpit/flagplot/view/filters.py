@@ -146,7 +146,7 @@ def _compare_test(found: re.Match[str], now: int) -> Test | None:
 
 
 def _number_of(word: str, now: int) -> Callable[[Job], int]:
-    from flagplot.view.queue import gpus_of, nodes_of
+    from flagplot.view.queue import cpus_of, gpus_of, nodes_of
 
     match word:
         case "age":
@@ -160,13 +160,8 @@ def _number_of(word: str, now: int) -> Callable[[Job], int]:
     if word.startswith("node"):
         return nodes_of
     if word.startswith("cpu"):
-        return _cpus_of
+        return cpus_of
     return lambda job: job.status.priority
-
-
-def _cpus_of(job: Job) -> int:
-    held, request = job.status.allocation, job.spec.request
-    return held.cpus if held is not None else request.cpus_per_task * max(1, request.tasks)
 
 
 def _field_test(field: str, wanted: str, me: str) -> Test:

@@ -104,7 +104,7 @@ class Listing:
         """Take up what changed in the mirror, and what the person chose; returns the jobs that changed meanwhile, none
         where that is not known."""
         me = mirror.welcome.user if mirror.welcome else ""
-        order_same = replace(spec, filter="", reverse=False) == replace(self.spec, filter="", reverse=False)
+        order_same = _orders_only(spec) == _orders_only(self.spec)
         touched = mirror.touched.since(self._seen)
         changed = touched if order_same else None
         minute = now // 60 if self._filter.timed else 0
@@ -119,7 +119,7 @@ class Listing:
             self._sort_all(mirror, known=touched == set())
             self._select_all(mirror)
             return set()
-        for number in changed:
+        for number in self._with_elements(mirror, changed):
             self._move(mirror, number)
         if not filter_same:
             self._select_all(mirror, narrowed)
@@ -144,18 +144,25 @@ class Listing:
     def _listed(self, mirror: Mirror, job: Job) -> bool:
         if job.status.state.ended and not self.spec.ended:
             return False
-        return job.array_index is None or self.spec.unfold or job.array_number not in mirror.jobs
+        unfolded = self.spec.unfold or job.array_number in self.spec.unfolded
+        return job.array_index is None or unfolded or job.array_number not in mirror.jobs
+
+    def _place(self, mirror: Mirror, job: Job) -> tuple[int, Key]:
+        """The part and the key of a job; elements of an array unfolded singly stand below it, by index."""
+        array = mirror.jobs.get(job.array_number) if job.array_number in self.spec.unfolded else None
+        if array is not None and job.array_index is not None and not self.spec.unfold:
+            part, key = self._place(mirror, array)
+            return part, (*key, job.array_index, job.number)
+        part = int(job.status.state.ended)
+        return part, self._orders()[part](job)
 
     def _sort_all(self, mirror: Mirror, known: bool) -> None:
-        orders = self._orders()
         pairs: tuple[list[tuple[Key, JobNumber]], list[tuple[Key, JobNumber]]] = ([], [])
         self._at.clear()
         texts, self._text = self._text if known else {}, {}
         for job in mirror.jobs.values():
             if self._listed(mirror, job):
-                part = int(job.status.state.ended)
-                key = orders[part](job)
-                self._at[job.number] = part, key
+                part, key = self._at[job.number] = self._place(mirror, job)
                 self._text[job.number] = texts.get(job.number) or searched_text(job)
                 pairs[part].append((key, job.number))
         self._all = (Sorted(pairs[0]), Sorted(pairs[1]))
@@ -169,6 +176,11 @@ class Listing:
         first, second = self._all if narrowed is None else self.shown
         self.shown = (_kept(first, wanted, jobs, texts), _kept(second, wanted, jobs, texts))
 
+    def _with_elements(self, mirror: Mirror, changed: set[JobNumber]) -> set[JobNumber]:
+        """The elements that stand below an array move with it."""
+        arrays = changed & self.spec.unfolded
+        return changed.union(*(mirror.elements.get(number, ()) for number in arrays)) if arrays else changed
+
     def _move(self, mirror: Mirror, number: JobNumber) -> None:
         before = self._at.pop(number, None)
         self._text.pop(number, None)
@@ -180,13 +192,15 @@ class Listing:
         job = mirror.jobs.get(number)
         if job is None or not self._listed(mirror, job):
             return
-        part = int(job.status.state.ended)
-        key = self._orders()[part](job)
-        self._at[number] = part, key
+        part, key = self._at[number] = self._place(mirror, job)
         self._text[number] = searched_text(job)
         self._all[part].add(key, number)
         if self.shown is not self._all and self._filter.matches(job, self._text[number]):
             self.shown[part].add(key, number)
+
+
+def _orders_only(spec: QueueSpec) -> QueueSpec:
+    return replace(spec, filter="", reverse=False, columns=())
 
 
 def _kept(whole: Sorted, wanted: Filter, jobs: dict[JobNumber, Job], texts: dict[JobNumber, str]) -> Sorted:

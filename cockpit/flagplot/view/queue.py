@@ -30,6 +30,8 @@ class Column:
     from_width: int = -9
 
 
+ON_DEMAND = 10_000
+"""No terminal is so wide: shown when chosen."""
 COLUMNS: tuple[Column, ...] = (
     Column("id", "JOBID", 9),
     Column("partition", "PARTITION", 9, from_width=104),
@@ -42,21 +44,32 @@ COLUMNS: tuple[Column, ...] = (
     Column("nodes", "NODES", 5, right=True, from_width=92),
     Column("gpus", "GPUS", 7, right=True),
     Column("where", "NODELIST(REASON)", 17, 6),
+    Column("account", "ACCOUNT", 10, from_width=ON_DEMAND),
+    Column("qos", "QOS", 8, from_width=ON_DEMAND),
+    Column("cpus", "CPUS", 5, right=True, from_width=ON_DEMAND),
+    Column("age", "AGE", 6, right=True, from_width=ON_DEMAND),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class QueueSpec(Choice):
-    """What the person chose: filter text, order, whether ended jobs are shown and arrays unfolded."""
+    """What the person chose: filter text, order, whether ended jobs are shown and arrays unfolded, the columns (none:
+    as the width allows), and the arrays that are unfolded singly."""
 
     sort: str = "queue"
     ended: bool = True
     unfold: bool = False
+    columns: tuple[str, ...] = ()
+    unfolded: frozenset[JobNumber] = frozenset()
 
 
-def columns_for(width: int) -> list[tuple[Column, int]]:
-    """The columns that a table of `width` cells shows, with their widths (one cell lies between them)."""
-    shown = [column for column in COLUMNS if width >= column.from_width]
+def columns_for(width: int, chosen: tuple[str, ...] = ()) -> list[tuple[Column, int]]:
+    """The columns that a table of `width` cells shows, with their widths (one cell lies between them); of `chosen` ones
+    those at the end are left out that do not fit."""
+    by_key = {column.key: column for column in COLUMNS}
+    shown = [by_key[key] for key in chosen] or [column for column in COLUMNS if width >= column.from_width]
+    while chosen and len(shown) > 1 and sum(column.width + 1 for column in shown) + 1 > width:
+        shown.pop()
     left = max(0, width - sum(column.width + 1 for column in shown) - 1)
     weights = sum(column.weight for column in shown) or 1
     ids = min(6, left // 5)
@@ -123,9 +136,19 @@ SORTS: dict[str, Callable[[Job], tuple[object, ...]]] = {
     "nodes": lambda job: (-nodes_of(job), job.number),
     "gpus": lambda job: (-gpus_of(job), job.number),
     "where": lambda job: (_where_key(job), job.number),
+    "account": lambda job: (job.spec.account, job.number),
+    "qos": lambda job: (job.spec.qos, job.number),
+    "cpus": lambda job: (-cpus_of(job), job.number),
+    "age": lambda job: (job.status.submit_time, job.number),
 }
 SORT_ORDER = ("queue", "id", "name", "user", "state", "time", "priority", "gpus", "nodes", "partition", "where")
 """The order in which `o` goes through them."""
+
+
+def cpus_of(job: Job) -> int:
+    """CPUs held or asked for."""
+    held, request = job.status.allocation, job.spec.request
+    return held.cpus if held is not None else request.cpus_per_task * max(1, request.tasks)
 
 
 def nodes_of(job: Job) -> int:
@@ -176,6 +199,14 @@ def _cell(mirror: Mirror, job: Job, key: str, now: int, fold: bool, base: str) -
             return str(nodes_of(job)), base
         case "gpus":
             return gpu_words(job), base
+        case "account":
+            return clean(job.spec.account) or "-", base
+        case "qos":
+            return clean(job.spec.qos) or "-", base
+        case "cpus":
+            return str(cpus_of(job)), base
+        case "age":
+            return short_span(max(0, now - status.submit_time)), "dim"
     return where(mirror, job, now, fold), base
 
 

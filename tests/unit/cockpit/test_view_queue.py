@@ -190,3 +190,12 @@ def test_a_huge_queue_is_selected_quickly() -> None:
     began = time.process_time()
     assert len(select(mirror, QueueSpec(filter="user:alice"))) > 100_000
     assert time.process_time() - began < 3
+
+
+def test_an_array_unfolded_singly_has_its_elements_below_it() -> None:
+    mirror = sample.sample_mirror()
+    rows = select(mirror, QueueSpec(unfolded=frozenset({JobNumber(50)})))
+    elements = sorted(mirror.elements[JobNumber(50)], key=lambda number: mirror.jobs[number].array_index or 0)
+    at = rows.index(JobNumber(50))
+    assert elements and rows[at + 1 : at + 1 + len(elements)] == elements
+    assert [number for number in rows if number not in elements] == select(mirror, QueueSpec())

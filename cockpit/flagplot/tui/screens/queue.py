@@ -10,13 +10,17 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from flagplot.client.mirror import Mirror
+from flagplot.client.own_views import load_views, save_views
 from flagplot.tui import commands
 from flagplot.tui.keys import CHANGES, JOB_ACTIONS
 from flagplot.tui.list_view import SortedView
+from flagplot.tui.screens.columns import ColumnsDialog
 from flagplot.tui.shell import open_shell
 from flagplot.tui.widgets.virtual_table import VirtualTable
 from flagplot.view.listing import Listing
 from flagplot.view.queue import SORT_ORDER, QueueSpec, cells, columns_for, job_target
+from flagplot.view.saved import Views, check_name
+from flagplot_wire.errors import Refused
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.text import clean, counted
 
@@ -45,6 +49,9 @@ class QueueView(SortedView[QueueSpec]):
         Binding("r", "reverse", "Reverse", tooltip="Reverse the order"),
         Binding("a", "toggle_ended", "Ended", tooltip="Show or hide jobs that ended"),
         Binding("z", "toggle_fold", "Arrays", tooltip="Arrays as one row, or every element"),
+        Binding("x", "unfold_one", "This array", show=False, tooltip="Unfold the array under the cursor, or fold it"),
+        Binding("c", "columns", "Columns", show=False, tooltip="Columns: which, in which order, sorted by which"),
+        Binding("v", "next_view", "Next view", show=False, tooltip="The next saved view (:save NAME saves one)"),
         Binding("d", "open('detail')", "Describe", show=False),
         Binding("y", "open('script')", "Script", show=False),
         Binding("p", "open('why')", "Why pending", show=False),
@@ -63,11 +70,21 @@ class QueueView(SortedView[QueueSpec]):
     def __init__(self) -> None:
         super().__init__(QueueSpec())
         self.listing = Listing()
+        self.views = Views()
+        self.view_name = ""
         self._total = 0
 
     def compose(self) -> ComposeResult:
         """Only the table."""
         yield VirtualTable()
+
+    def on_mount(self) -> None:
+        """Open as it was saved."""
+        try:
+            self.views = load_views()
+        except Refused as refused:
+            self.cockpit.failure(refused.message, [refused.hint] if refused.hint else [])
+        self.spec = self.views.start
 
     @property
     def counts(self) -> str:
@@ -77,7 +94,8 @@ class QueueView(SortedView[QueueSpec]):
             shown = f"/{clean(self.spec.filter)}  {len(self.listing.rows)} of {self._total}"
         marks = f" · {len(self.table.marks)} marked" if self.is_mounted and self.table.marks else ""
         order = "" if self.spec.sort == "queue" else f" · by {self.spec.sort}"
-        return f"{shown}{order}{marks}"
+        view = f"{self.view_name} · " if self.view_name else ""
+        return f"{view}{shown}{order}{marks}"
 
     def show(self, mirror: Mirror, now: int) -> None:
         """Select anew when the mirror or the choice changed; redraw what changed on screen."""
@@ -89,7 +107,7 @@ class QueueView(SortedView[QueueSpec]):
         if table.marks:
             table.forget_marks(lambda key: JobNumber(key) in mirror.jobs)
         table.empty = self.empty_words(mirror)
-        columns = columns_for(self.size.width - 1)
+        columns = columns_for(self.size.width - 1, self.spec.columns)
         fold = not self.spec.unfold
         table.set_rows(
             self.listing.rows,
@@ -151,6 +169,69 @@ class QueueView(SortedView[QueueSpec]):
     def action_toggle_fold(self) -> None:
         """Arrays as one row, or every element."""
         self.choose(replace(self.spec, unfold=not self.spec.unfold))
+
+    def action_unfold_one(self) -> None:
+        """Unfold the array under the cursor, or fold it again; on an element, its array."""
+        key = self.table.cursor_key
+        job = self.cockpit.mirror.jobs.get(JobNumber(key)) if key is not None else None
+        if job is None or not (job.is_array or job.array_index is not None):
+            self.cockpit.say("No array under the cursor")
+            return
+        array = job.array_number if job.array_index is not None else job.number
+        self.choose(replace(self.spec, unfolded=self.spec.unfolded ^ {array}))
+        self.table.move_to(array)
+
+    def action_columns(self) -> None:
+        """Choose the columns."""
+        shown = [column.key for column, _ in columns_for(self.size.width - 1, self.spec.columns)]
+        self.cockpit.push_screen(ColumnsDialog(self.spec, shown), self._columns_chosen)
+
+    def _columns_chosen(self, spec: QueueSpec | None) -> None:
+        if spec is None:
+            return
+        self.choose(spec)
+        start = replace(self.views.start, columns=spec.columns, sort=spec.sort, reverse=spec.reverse)
+        self._save(replace(self.views, start=start))
+
+    def _save(self, views: Views) -> bool:
+        try:
+            save_views(views)
+        except Refused as refused:
+            self.cockpit.failure(refused.message, [refused.hint] if refused.hint else [])
+            return False
+        self.views = views
+        return True
+
+    def save_view(self, name: str) -> None:
+        """Save filter, columns and order by a name; raises `Refused` for a name that cannot be one."""
+        spec = replace(self.spec, unfolded=frozenset())
+        if self._save(replace(self.views, named={**self.views.named, check_name(name): spec})):
+            self.view_name = name
+            self.cockpit.say(f"Saved: :view {name} and v bring it back")
+
+    def show_view(self, name: str) -> None:
+        """Bring back a saved view; raises `Refused` where there is none of that name."""
+        if name not in self.views.named:
+            raise Refused(
+                "usage",
+                f"There is no saved view {name}",
+                "Known: " + (" ".join(sorted(self.views.named)) or "none; :save NAME"),
+            )
+        self.view_name = name
+        self.choose(self.views.named[name])
+
+    def action_next_view(self) -> None:
+        """The saved views one after the other, then what the queue starts with."""
+        names = sorted(self.views.named)
+        if not names:
+            self.cockpit.say("No view is saved yet; :save NAME saves this one")
+            return
+        at = names.index(self.view_name) + 1 if self.view_name in names else 0
+        if at < len(names):
+            self.show_view(names[at])
+        else:
+            self.view_name = ""
+            self.choose(self.views.start)
 
     def action_shell(self) -> None:
         """A shell inside the job under the cursor."""

@@ -60,7 +60,8 @@ class Prompt(Horizontal):
     def compose(self) -> ComposeResult:
         """The sign and the input."""
         yield Static(Text(":"), id="prompt-sign")
-        yield Input(id="prompt-input", compact=True)
+        # What is there is gone on with: the filter in force, or a command that the palette began.
+        yield Input(id="prompt-input", compact=True, select_on_focus=False)
 
     def open(self, kind: Kind, text: str, words: list[str]) -> None:
         """Show the prompt with `text`; `words` complete a command."""
