@@ -38,7 +38,12 @@ def odd(cluster: Cluster) -> Iterator[Path]:
     prolog = folder / "prolog"
     prolog.write_text('#!/bin/sh\n[ -e "${0%/*}/fine" ] || { echo "no scratch"; exit 1; }\n')
     prolog.chmod(0o755)
-    (folder / "agent.toml").write_text(f'[hooks]\nprolog = ["{prolog}"]\n[health]\ninterval_s = 1\nresume = "auto"\n')
+    task = folder / "task"
+    task.write_text('#!/bin/sh\necho "export SITE_SCRATCH=/scratch/$SLURM_JOB_ID.$SLURM_PROCID"\n')
+    task.chmod(0o755)
+    (folder / "agent.toml").write_text(
+        f'[hooks]\ntask_prolog = "{task}"\nprolog = ["{prolog}"]\n[health]\ninterval_s = 1\nresume = "auto"\n'
+    )
     keys = cluster.data_dir / "keys"
     with open(cluster.data_dir / "logs" / "agent-odd.log", "ab") as log:
         agent = subprocess.Popen(
@@ -77,6 +82,11 @@ def test_a_node_that_needs_care(cluster: Cluster, odd: Path) -> None:
     (odd / "health.d" / "10-link").unlink()
     cluster.wait_state(number, "COMPLETED")
     assert node(cluster)[1:] == ("", "") and (cluster.work / "job.out").read_text() == "ran\n"
+
+    (odd / "prolog").write_text("#!/bin/sh\nsleep 1\n")
+    ran = cluster.cli("run", "-w", "odd", "-n", "2", "-l", "printenv", "SITE_SCRATCH", "SLURM_JOB_ID")
+    labelled = dict(line.split(": ") for line in sorted(ran.splitlines()) if "/scratch/" in line)
+    assert [line.rpartition(".")[2] for line in labelled.values()] == ["0", "1"], ran
 
     drift = cluster.json("nodes", "--drift")
     kernel = next(one for one in drift if one["what"] == "kernel")

@@ -88,6 +88,10 @@ class Hooks:
         except PluginError as failed:
             raise Refused("unavailable", str(failed), "tell it to the cluster's operators") from failed
 
+    def preparing(self, name: str) -> bool:
+        """True while an attempt's prolog or plugins are at work."""
+        return name in self._busy
+
     def owed(self, name: str, start: dict[str, Any]) -> bool:
         """True while what comes after an attempt's end has not been done."""
         return "hook_job" in start and not (self._journal.path(name) / "epilogued").exists()

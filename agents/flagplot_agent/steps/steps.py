@@ -89,9 +89,11 @@ class Steps:
             await watching
 
     async def _joins(self, call: ConnectStep) -> list[str]:
-        """The job's control groups; waits until it has started here."""
+        """The job's control groups; waits until it has started here. A prolog has a time limit of its own."""
         key, deadline = (call.number, call.attempt), time.monotonic() + BEGUN_S
         while (begun := self._agent.begun(key)) is None:
+            if self._agent.hooks.preparing(f"{call.number}.{call.attempt}"):
+                deadline = time.monotonic() + BEGUN_S
             if time.monotonic() > deadline:
                 raise Refused("unavailable", f"job {call.number} has not started on this node")
             await asyncio.sleep(0.02)
