@@ -51,7 +51,7 @@ class QueueView(SortedView[QueueSpec]):
         Binding("z", "toggle_fold", "Arrays", tooltip="Arrays as one row, or every element"),
         Binding("x", "unfold_one", "This array", show=False, tooltip="Unfold the array under the cursor, or fold it"),
         Binding("c", "columns", "Columns", show=False, tooltip="Columns: which, in which order, sorted by which"),
-        Binding("v", "next_view", "Next view", show=False, tooltip="The next saved view (:save NAME saves one)"),
+        Binding("V", "next_view", "Next view", show=False, tooltip="The next saved view (:save NAME saves one)"),
         Binding("d", "open('detail')", "Describe", show=False),
         Binding("y", "open('script')", "Script", show=False),
         Binding("p", "open('why')", "Why pending", show=False),
@@ -207,7 +207,7 @@ class QueueView(SortedView[QueueSpec]):
         spec = replace(self.spec, unfolded=frozenset())
         if self._save(replace(self.views, named={**self.views.named, check_name(name): spec})):
             self.view_name = name
-            self.cockpit.say(f"Saved: :view {name} and v bring it back")
+            self.cockpit.say(f"Saved: :view {name} and V bring it back")
 
     def show_view(self, name: str) -> None:
         """Bring back a saved view; raises `Refused` where there is none of that name."""
