@@ -35,8 +35,8 @@ told = {"user": welcome.user, "env": dict(os.environ), "args": sys.argv[1:], "tt
 if tty:
     told["size"] = list(os.get_terminal_size(0))
     told["front"] = os.tcgetpgrp(os.open("/dev/tty", os.O_RDWR)) == os.getpgrp()
-print(json.dumps(told), flush=True)
 signal.signal(signal.SIGWINCH, lambda *_: print(json.dumps(list(os.get_terminal_size(0))), flush=True))
+print(json.dumps(told), flush=True)
 for text in sys.stdin:
     if text.strip() == "quit":
         sys.exit(5)
@@ -69,7 +69,7 @@ async def connection(controller: Controller) -> AsyncIterator[asyncssh.SSHClient
 async def line(process: Any) -> Any:
     """The next line that is JSON."""
     while True:
-        text = (await asyncio.wait_for(process.stdout.readline(), 60)).decode().strip()
+        text = (await asyncio.wait_for(process.stdout.readline(), 20)).decode().strip()
         assert text, "the program ended"
         if text[0] in "[{":
             return json.loads(text)
@@ -97,7 +97,7 @@ async def test_a_terminal(connection: asyncssh.SSHClientConnection) -> None:
     process.change_terminal_size(140, 50)
     assert await line(process) == [140, 50]
     process.stdin.write(b"quit\n")
-    await asyncio.wait_for(process.wait(), 60)
+    await asyncio.wait_for(process.wait(), 20)
     assert process.exit_status == 5
 
 
@@ -114,9 +114,9 @@ async def test_a_command_without_a_terminal(connection: asyncssh.SSHClientConnec
     told = await line(process)
     assert told["args"] == ["queue", "--user", "a b"] and not told["tty"]
     process.stdin.write(b"hello\n")
-    assert (await asyncio.wait_for(process.stdout.readline(), 60)) == b"got hello\n"
+    assert (await asyncio.wait_for(process.stdout.readline(), 10)) == b"got hello\n"
     process.stdin.write(b"quit\n")
-    await asyncio.wait_for(process.wait(), 60)
+    await asyncio.wait_for(process.wait(), 20)
     assert process.exit_status == 5
 
 
@@ -135,7 +135,7 @@ async def test_no_terminal_and_no_command(connection: asyncssh.SSHClientConnecti
 async def test_a_program_killed_by_a_signal(connection: asyncssh.SSHClientConnection) -> None:
     process = await connection.create_process("flagplot x", encoding=None)
     os.kill((await line(process))["pid"], signal.SIGKILL)
-    await asyncio.wait_for(process.wait(), 60)
+    await asyncio.wait_for(process.wait(), 20)
     assert process.exit_status == 255
 
 
