@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import msgspec
 
 from flagplot_wire.errors import Refused
@@ -22,7 +20,7 @@ from flagplotd.core.limits import (
     limit_chain,
     scopes,
 )
-from flagplotd.core.needs import Needs, needs
+from flagplotd.core.needs import Needs, needs, seats
 from flagplotd.core.records import find
 from flagplotd.core.state import State, Who
 from flagplotd.core.values import MOST
@@ -124,13 +122,12 @@ def _check_reservation(state: State, spec: JobSpec, who: Who) -> None:
 
 
 def _check_licenses(state: State, spec: JobSpec) -> None:
-    totals, wanted = dict(state.settings.licenses), Counter[str]()
+    totals = dict(state.settings.licenses)
     for one in spec.request.licenses:
         find("license", one.name, totals)
         if not 1 <= one.count <= MOST:
             raise Refused("bad_request", f"license {one.name}: a count is 1 to {MOST}")
-        wanted[one.name] += one.count
-    for name, count in wanted.items():
+    for name, count in seats(spec.request).items():
         if count > totals[name] and state.settings.refuse_impossible:
             raise Refused("over_limit", f"the job asks for {count} licenses {name}: the cluster has {totals[name]}")
 

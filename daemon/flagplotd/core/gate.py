@@ -17,6 +17,7 @@ from flagplot_wire.replies import Submitted
 from flagplot_wire.text import clean
 from flagplot_wire.units import format_limit
 from flagplotd.core.admission import ADMITTED_BY, admit
+from flagplotd.core.needs import MAX_GPU_TYPES, MAX_LICENSES, seats
 from flagplotd.core.state import State, Who
 from flagplotd.core.stepper import Stepper
 from flagplotd.core.stimuli import SubmitJob
@@ -122,6 +123,13 @@ def check_request(state: State, request: Request, partition: Partition) -> Reque
         raise Refused("bad_request", "a count in the request is negative or zero")
     if max(*counts, *others, *memory, request.nodes_max) > MAX_COUNT:
         raise Refused("bad_request", f"a count in the request is above {MAX_COUNT}")
+    if (
+        max(len({gpu.type for gpu in some}) for some in (request.gpus, request.gpus_per_node, request.gpus_per_task))
+        > MAX_GPU_TYPES
+    ):
+        raise Refused("bad_gres", f"a job may ask for at most {MAX_GPU_TYPES} types of GPUs")
+    if len(seats(request)) > MAX_LICENSES:
+        raise Refused("bad_request", f"a job may ask for at most {MAX_LICENSES} different licenses")
     if request.nodes_max < request.nodes_min:
         raise Refused("bad_request", f"at most {request.nodes_max} nodes is fewer than at least {request.nodes_min}")
     if request.cpus_per_gpu and not whole:

@@ -6,6 +6,11 @@ from msgspec import Struct
 
 from flagplot_wire.job import NO_LIMIT, Request
 
+MAX_GPU_TYPES = 4
+"""Different GPU types in one request."""
+MAX_LICENSES = 8
+"""Different licenses in one request."""
+
 
 class Needs(Struct, frozen=True):
     """Least totals of a job. `memory_mib` is 0 where the node decides it; a share of a GPU counts in `gpus` as one
@@ -23,6 +28,14 @@ class Needs(Struct, frozen=True):
         if not self.gpus:
             return 0
         return None if self.wall_s is None else -(-self.gpus * self.wall_s // 60)
+
+
+def seats(request: Request) -> dict[str, int]:
+    """How many of each license a request takes; a name given twice adds up."""
+    found: dict[str, int] = {}
+    for one in request.licenses:
+        found[one.name] = found.get(one.name, 0) + one.count
+    return found
 
 
 def needs(request: Request) -> Needs:

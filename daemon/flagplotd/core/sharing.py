@@ -9,7 +9,7 @@ from flagplot_wire.job import Job, Reason, Request, Why
 from flagplot_wire.units import format_memory
 from flagplotd.core.admission import impossible
 from flagplotd.core.limits import Limited, chain, limit_chain, scopes
-from flagplotd.core.needs import needs
+from flagplotd.core.needs import needs, seats
 from flagplotd.core.reservations import covered, whole
 from flagplotd.core.state import State
 
@@ -98,7 +98,7 @@ class Sharing:
 
     def short(self, job: Job) -> Reason | None:
         """The licenses that are not free now."""
-        short = [one.name for one in job.spec.request.licenses if self._licenses.get(one.name, 0) < one.count]
+        short = [name for name, count in seats(job.spec.request).items() if self._licenses.get(name, 0) < count]
         if not short:
             return None
         free = ", ".join(f"{name} ({max(self._licenses.get(name, 0), 0)} free)" for name in short)

@@ -12,9 +12,6 @@ from flagplotd.sched.kernel.gang import SWITCH
 if TYPE_CHECKING:
     from flagplotd.sched.snapshot import Snapshot
 
-LONGEST = 315_360_000
-"""Seconds that a job without a time limit is taken to run at most: ten years."""
-
 
 class Arrays(NamedTuple):
     """The arguments of `kernel.cycle.cycle` from `shapes` to `tail`, as `kernel.layout` describes them."""
@@ -34,7 +31,7 @@ class Arrays(NamedTuple):
 def arrays_of(snapshot: Snapshot, room: int) -> Arrays:
     """All arrays of a snapshot, with room for `room` more events; nothing in them is shared with it."""
     nodes, width = _nodes(snapshot), snapshot.g_of.shape[1]
-    count, more = len(snapshot.nodes), len(nodes) - len(snapshot.nodes)
+    count = len(snapshot.nodes)
     cards = np.zeros((len(nodes), width), at.CARD)
     for name, column in (("of", snapshot.g_of), ("ok", snapshot.g_ok), ("kind", snapshot.g_type),
                          ("vram", snapshot.g_vram), ("numa", snapshot.g_numa)):  # fmt: skip
@@ -46,7 +43,6 @@ def arrays_of(snapshot: Snapshot, room: int) -> Arrays:
     events, e_gpu, tail = _events(snapshot, nodes, width, room)
     masks = _bits(snapshot.allowed)
     free = np.zeros((at.LEVELS, masks.shape[1]), np.uint64)
-    assert more == len(snapshot.licenses)
     return Arrays(_shapes(snapshot), masks, free, nodes, g_free, cards, c_numa, events, e_gpu, tail)
 
 
@@ -103,17 +99,16 @@ def _shapes(snapshot: Snapshot) -> Any:
         shapes[name] = snapshot.need[:, place]
     shapes["kind"], shapes["count"] = snapshot.kinds, snapshot.counts
     shapes["kinds"], shapes["gpus"] = (snapshot.counts > 0).sum(axis=1), snapshot.counts.sum(axis=1)
-    shapes["limit"] = [min(shape.limit, LONGEST) for shape in asked]
+    shapes["limit"] = [shape.limit for shape in asked]
     for name in ("least", "most", "near", "switches", "contiguous"):
         shapes[name] = [getattr(shape, name) for shape in asked]
     shapes["mask"], shapes["need"] = snapshot.s_mask, snapshot.counted
     shapes["res"], shapes["opens"], shapes["closes"] = snapshot.s_res.T
     rows = {name: row for row, name in enumerate(snapshot.licenses)}
     for row, shape in enumerate(asked):
-        known = [(rows[name], count) for name, count in shape.licenses if name in rows][: at.LICENSES]
-        shapes["licenses"][row] = len(known)
-        for place, (license_, count) in enumerate(known):
-            shapes["license"][row, place], shapes["seats"][row, place] = license_, count
+        shapes["licenses"][row] = len(shape.licenses)
+        for place, (name, count) in enumerate(shape.licenses):
+            shapes["license"][row, place], shapes["seats"][row, place] = rows[name], count
     return shapes
 
 

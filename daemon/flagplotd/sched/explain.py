@@ -17,7 +17,7 @@ from flagplotd.sched.places import has_features
 from flagplotd.sched.plan import Policy, plan
 from flagplotd.sched.preempt import Decision, guarded, told
 from flagplotd.sched.shapes import MEM_ALL, Shape, shape_of
-from flagplotd.sched.snapshot import FOREVER, Snapshot, take
+from flagplotd.sched.snapshot import Snapshot, take
 
 UNSUBMITTED = JobNumber(2**62)
 """The number that stands for a job not submitted, inside a snapshot."""
@@ -125,7 +125,7 @@ def never_fits(state: State, spec: JobSpec) -> str:
     if not inside:
         return f"no node{where} has registered yet"
     request = spec.request
-    shape = shape_of(request, FOREVER)
+    shape = shape_of(request)
     if sentence := _unknown_types(known, shape):
         return sentence
     named = [node for node in inside if node.name not in request.exclude]

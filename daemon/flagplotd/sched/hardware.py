@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,6 +14,9 @@ from flagplotd.core.state import NodeUse, State
 from flagplotd.core.topology import topology
 
 Ints = NDArray[np.int64]
+
+
+_tree = lru_cache(4)(topology)
 
 
 class Hardware:
@@ -65,7 +70,7 @@ class Hardware:
 
     def _join(self, state: State, nodes: list[Node]) -> None:
         """The configured switches, or else those that the agents told of, below one that joins all."""
-        tree = topology(state.settings.switches)
+        tree = _tree(state.settings.switches)
         leaf = tree.leaf or {node.name: node.inventory.switch for node in nodes if node.inventory}
         names = sorted({name for name in leaf.values() if name} | set(tree.parent) | set(tree.parent.values()))
         rows, blocks = {name: row for row, name in enumerate(names)}, sorted(set(tree.block.values()))

@@ -65,7 +65,7 @@ def plan(snapshot: Snapshot, policy: Policy) -> Plan:
     if count == 0 or not snapshot.nodes:
         return Plan((), (*snapshot.idle_forecasts, *(_no_nodes(row.job.number) for row in snapshot.waiting)), count)
     out, out_gpu, answers = _run(snapshot, policy)
-    starts = _starts(snapshot, len(out), out[:, 0], out[:, 1], out_gpu, out[:, 2])
+    starts = _starts(snapshot, out.tolist(), out_gpu.tolist())
     return Plan(tuple(starts), (*snapshot.idle_forecasts, *forecasts_of(snapshot, answers)), count)
 
 
@@ -111,31 +111,29 @@ def _no_nodes(number: Any) -> Forecast:
     return Forecast(number, (Reason(Why.NODES_DOWN, "no node has registered yet"),))
 
 
-def _starts(snapshot: Snapshot, rows: int, out_job: Any, out_node: Any, out_pick: Any, out_first: Any) -> list[Start]:
+def _starts(snapshot: Snapshot, rows: list[list[int]], gpus: list[list[int]]) -> list[Start]:
+    """From the kernel's rows (job, node, 1 for the first part) and the shards of each GPU to allocations."""
     from flagplotd.sched.place import part_of
-    from flagplotd.sched.shapes import MEM_ALL, MEM_PART
+    from flagplotd.sched.shapes import memory_on
 
     starts: list[Start] = []
     free = list(snapshot.free_cpus)
     indices: dict[int, list[int]] = {}
     row = 0
-    while row < rows:
-        waiting = snapshot.waiting[int(out_job[row])]
+    while row < len(rows):
+        waiting = snapshot.waiting[rows[row][0]]
         shape, parts, rank = snapshot.shapes[waiting.shape], [], 0
         tasks_left = waiting.job.spec.request.tasks or 0
         while True:
-            node = int(out_node[row])
+            node = rows[row][1]
             cpus = int(snapshot.n_cpu[node]) if shape.exclusive else shape.cpu
-            memory = {
-                MEM_ALL: int(snapshot.n_mem[node]),
-                MEM_PART: shape.cpu * int(snapshot.n_mem[node]) // max(int(snapshot.n_cpu[node]), 1),
-            }.get(shape.mem, shape.mem)
+            memory = memory_on(shape, int(snapshot.n_cpu[node]), int(snapshot.n_mem[node]))
             tasks = min(shape.tasks, max(tasks_left - rank, 1)) if tasks_left else shape.tasks
-            part, free[node] = part_of(snapshot.nodes[node], free[node], cpus, memory, out_pick[row], tasks, rank)
+            part, free[node] = part_of(snapshot.nodes[node], free[node], cpus, memory, gpus[row], tasks, rank)
             parts.append(part)
             rank += tasks
             row += 1
-            if row >= rows or out_first[row]:
+            if row >= len(rows) or rows[row][2]:
                 break
         number = waiting.job.number
         index = None

@@ -22,7 +22,7 @@ from flagplotd.core.rights import Rights, possible, rights, why_not_victim
 from flagplotd.core.state import NodeUse, State
 from flagplotd.core.stimuli import Planned, Preempt, Start
 from flagplotd.core.suspending import making_room, on_their_way, waited_for
-from flagplotd.sched.shapes import MEM_ALL, MEM_PART
+from flagplotd.sched.shapes import memory_on
 from flagplotd.sched.victims import Choice, Cost
 from flagplotd.sched.whatif import WhatIf
 
@@ -273,8 +273,7 @@ def has_room(now: Snapshot, shape: int, node: int, freed: list[Freed]) -> bool:
     cpu = int(now.cpu[node]) + sum(part.cpus.bit_count() for part in freed)
     mem = int(now.mem[node]) + sum(part.memory_mib for part in freed)
     jobs = int(now.jobs[node]) - sum(part.whole for part in freed)
-    memory = {MEM_ALL: total_mem, MEM_PART: of.cpu * total_mem // max(total_cpu, 1)}.get(of.mem, of.mem)
-    if of.cpu > cpu or memory > mem or (of.exclusive and (jobs or cpu < total_cpu)):
+    if of.cpu > cpu or memory_on(of, total_cpu, total_mem) > mem or (of.exclusive and (jobs or cpu < total_cpu)):
         return False
     gfree = now.gfree[node].copy()
     for part in freed:

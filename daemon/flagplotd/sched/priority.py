@@ -172,7 +172,7 @@ def _all_weighted(weight: int, factors: Mapping[str, int]) -> dict[str, int]:
 def _asked(request: Request, of: Totals, policy: Policy) -> _Asked:
     if not of.nodes:
         return _Asked()
-    shape = shape_of(request, 0)
+    shape = shape_of(request)
     nodes, cpus = shape.least, shape.least * shape.cpu
     whole = 2 * of.nodes * max(of.cpus, 1)
     size = min(nodes * of.cpus + cpus * of.nodes, whole)

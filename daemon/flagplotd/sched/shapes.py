@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from flagplot_wire.job import GpuCount, Request
+from flagplotd.core.needs import seats
 
-MEM_ALL, MEM_PART = -1, -2
-MAX_KINDS = 4
-"""Different GPU types in one request."""
+MEM_ALL = -1
+"""The request wants all memory of the node."""
+MEM_PART = -2
+"""No memory was asked for: the job gets the part of the node's memory that its CPUs are of the node's CPUs."""
+FOREVER = 315_360_000
+"""Seconds that a job without a time limit is taken to run at most: ten years."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,7 @@ class Shape:
     licenses: tuple[tuple[str, int], ...] = ()
 
 
-def shape_of(request: Request, forever: int) -> Shape:
+def shape_of(request: Request) -> Shape:
     """The shape of a request; totals over the job are spread evenly over its least number of nodes."""
     least, most = request.nodes_min, max(request.nodes_max, request.nodes_min)
     if request.tasks_per_node:
@@ -75,12 +79,19 @@ def shape_of(request: Request, forever: int) -> Shape:
         request.vram_mib,
         request.share_type,
         request.exclusive,
-        request.time_limit_s or forever,
+        request.time_limit_s or FOREVER,
         request.near_gpus,
         request.switches,
         request.contiguous,
-        tuple((one.name, one.count) for one in request.licenses),
+        tuple(seats(request).items()),
     )
+
+
+def memory_on(shape: Shape, cpus: int, memory_mib: int) -> int:
+    """MiB that a part takes of a node with so many CPUs and so much memory."""
+    if shape.mem == MEM_ALL:
+        return memory_mib
+    return shape.cpu * memory_mib // max(cpus, 1) if shape.mem == MEM_PART else shape.mem
 
 
 def _spread(gpus: dict[str, int], total: tuple[GpuCount, ...], nodes: int) -> None:

@@ -11,19 +11,19 @@ from flagplot_wire.hostlist import natural_key
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Forecast, Job
 from flagplot_wire.node import Node, Partition
+from flagplotd.core.needs import MAX_GPU_TYPES
 from flagplotd.core.sharing import Sharing, totals_of
 from flagplotd.core.state import State
 from flagplotd.sched.eligible import eligible, in_its_room, starts_allowed
 from flagplotd.sched.hardware import Hardware
 from flagplotd.sched.holds import Hold, holds_of
+from flagplotd.sched.kernel.layout import NEVER
 from flagplotd.sched.leaving import leaving
 from flagplotd.sched.places import Places
 from flagplotd.sched.preempt import Preemption
 from flagplotd.sched.priority import Inputs
-from flagplotd.sched.shapes import MAX_KINDS, Shape, shape_of
+from flagplotd.sched.shapes import Shape, shape_of
 
-FOREVER = 315_360_000
-NEVER = 1 << 60
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
@@ -138,7 +138,8 @@ def take(state: State, now: int, default_time_s: int = 3_600, extra: Job | None 
     rows = [asked.row(in_its_room(job)) for job in (waiting if extra is None else [*waiting, extra])]
     need, kinds, counts = shape_arrays(asked.shapes, hardware.types)
     ends = _ends(state, nodes, now, default_time_s, hardware.width)
-    licenses = sharing.licenses
+    # One that is not configured any more has no seats.
+    licenses = {name: 0 for shape in asked.shapes for name, _ in shape.licenses} | sharing.licenses
     return Snapshot(
         now=now, nodes=nodes, free_cpus=hardware.free_cpus, waiting=rows, idle_forecasts=idle, shapes=asked.shapes,
         types=hardware.types, need=need, kinds=kinds, counts=counts,
@@ -181,7 +182,7 @@ class _Asked:
         index = self._shapes.get(key)
         if index is None:
             index = self._shapes[key] = len(self.shapes)
-            shape = shape_of(request, FOREVER)
+            shape = shape_of(request)
             self.shapes.append(replace(shape, switches=0) if waived else shape)
             self.masks.append(self.places.row(job))
             self.counted.append(totals_of(request))
@@ -211,13 +212,13 @@ class _Asked:
 def shape_arrays(shapes: list[Shape], types: dict[str, int]) -> tuple[Ints, Ints, Ints]:
     """(needs, GPU types, GPU counts) by shape."""
     need = np.zeros((max(len(shapes), 1), 6), np.int64)
-    kinds = np.full((max(len(shapes), 1), MAX_KINDS), -1, np.int64)
-    counts = np.zeros((max(len(shapes), 1), MAX_KINDS), np.int64)
+    kinds = np.full((max(len(shapes), 1), MAX_GPU_TYPES), -1, np.int64)
+    counts = np.zeros((max(len(shapes), 1), MAX_GPU_TYPES), np.int64)
     for row, shape in enumerate(shapes):
         # A type that no node has gets an index that none carries, so that it never fits.
         share = types.get(shape.share_type, len(types) + 1) if shape.share_type else -1
         need[row] = (shape.cpu, shape.mem, shape.shards, shape.vram, share, shape.exclusive)
-        for kind, (word, count) in enumerate(shape.gpus[:MAX_KINDS]):
+        for kind, (word, count) in enumerate(shape.gpus):
             kinds[row, kind] = types.get(word, len(types) + 1) if word else -1
             counts[row, kind] = count
     return need, kinds, counts

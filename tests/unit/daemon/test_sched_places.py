@@ -210,3 +210,31 @@ def test_conservative_backfill_delays_no_blocked_job() -> None:
         assert [one.number for one in made.starts] == starts
     promised = [forecast(world, number, Policy(backfill="conservative")).start for number in (wide, behind, long)]
     assert promised == [world.now + 600, world.now + 1_200, world.now + 1_800]
+
+
+def test_a_license_that_is_no_longer_configured_has_no_seats() -> None:
+    world = World(nodes=1, settings=Settings(licenses=(("matlab", 1),)))
+    number = world.submit(ask(licenses=(LicenseCount("matlab"),)))
+    world.state.settings = Settings()
+    world.cycle()
+    told = forecast(world, number)
+    assert (names(world, number), told.start, [reason.why for reason in told.reasons]) == ([], None, [Why.LICENSES])
+
+
+def test_a_license_named_twice_adds_up() -> None:
+    world = World(nodes=1, settings=Settings(licenses=(("matlab", 3),)))
+    assert start(world, ask(cpus=1, licenses=(LicenseCount("matlab"), LicenseCount("matlab")))) == ["n1"]
+    assert start(world, ask(cpus=1, licenses=(LicenseCount("matlab"), LicenseCount("matlab")))) == []
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (ask(gpus_per_node=tuple(GpuCount(1, kind) for kind in "abcde")), "at most 4 types of GPUs"),
+        (ask(licenses=tuple(LicenseCount(f"l{number}") for number in range(9))), "at most 8 different licenses"),
+    ],
+)
+def test_more_kinds_than_a_plan_can_hold_are_refused(request_: Request, words: str) -> None:
+    licenses = tuple((f"l{number}", 1) for number in range(9))
+    reply = World(nodes=1, settings=Settings(licenses=licenses)).try_submit(request_)
+    assert words in getattr(reply, "message", ""), reply

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numba import njit
 
-from flagplotd.sched.kernel.layout import MEM_ALL, MEM_PART
+from flagplotd.sched.shapes import MEM_ALL, MEM_PART
 
 OPTIONS = {"nogil": True, "cache": True}
 

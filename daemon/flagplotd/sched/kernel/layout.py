@@ -18,17 +18,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from flagplotd.core.needs import MAX_GPU_TYPES, MAX_LICENSES
+
 INTS = np.int64
 NEVER = 1 << 60
 """Later than anything."""
-MEM_ALL = -1
-"""The request wants all memory of the node."""
-MEM_PART = -2
-"""No memory was asked for: the job gets the part of the node's memory that its CPUs are of the node's CPUs."""
-KINDS = 4
-"""Different GPU types in one request."""
-LICENSES = 4
-"""Different licenses in one request."""
+KINDS, LICENSES = MAX_GPU_TYPES, MAX_LICENSES
 USED = 6
 """Counters of a limit: jobs, nodes, CPUs, GPUs, MiB, GPU minutes."""
 
@@ -51,7 +46,7 @@ SHAPE = np.dtype(
         (name, INTS)
         for name in (
             "cpu", "mem", "least", "most", "limit", "shards", "vram", "stype", "exclusive", "kinds", "gpus", "near",
-            "switches", "contiguous", "mask", "res", "opens", "closes", "licenses", "group",
+            "switches", "contiguous", "mask", "res", "opens", "closes", "licenses",
         )
     ]
     + [("kind", INTS, (KINDS,)), ("count", INTS, (KINDS,)), ("license", INTS, (LICENSES,)), ("seats", INTS, (LICENSES,))]
@@ -60,7 +55,7 @@ SHAPE = np.dtype(
 """On each of `least` to `most` nodes: `cpu` CPUs, `mem` MiB, `kinds` pairs of GPU type (-1: any) and count, `gpus` in
 all; or `shards` or `vram` MiB of one GPU of type `stype`. `near`: all CPUs on the GPUs' NUMA domains. `switches`: the
 most leaves (0: any). `res`: the reservation it runs in, which `opens` and `closes`. `license`, `seats`: rows of licenses
-and how many. `need`: what it counts for in limits. `group`: shapes that ask the same, whatever their `limit`."""
+and how many. `need`: what it counts for in limits."""
 
 JOB = np.dtype([(name, np.int32) for name in ("shape", "count", "chain")])
 """A pending job: how many starts are allowed at once (arrays), the chain of limits it is under."""

@@ -244,7 +244,7 @@ def fitting_at(
 
 
 @njit(**OPTIONS)
-def seats_from(shape, start, now, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run):
+def seats_from(shape, start, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run):
     """The earliest moment from `start` on at which all licenses of a job are free for its whole limit."""
     time = start
     moved = True
@@ -280,7 +280,7 @@ def when_and_where(shape, now, masks, nodes, g_free, cards, events, e_gpu, when,
             return NEVER, 0
         free = time
         if shape.licenses > 0:
-            free = seats_from(shape, time, now, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run)
+            free = seats_from(shape, time, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run)
             if free >= NEVER:
                 return NEVER, 0
         if free > time:

@@ -32,22 +32,6 @@ def link_all(nodes, events, rows):
 
 
 @njit(**OPTIONS)
-def unlink(nodes, events, row, event):
-    """Take an event out of the node `row`."""
-    before, at = -1, nodes[row].head
-    while at >= 0 and at != event:
-        before, at = at, events[at].next
-    if at < 0:
-        return
-    if before < 0:
-        nodes[row].head = events[at].next
-    else:
-        events[before].next = events[at].next
-    if events[event].sign < 0:
-        nodes[row].takes -= 1
-
-
-@njit(**OPTIONS)
 def add_event(nodes, events, e_gpu, row, event, time, sign, cpu, mem, gpus, res, job):
     """Fill and link the record `event`: what is freed (sign 1) or taken (-1) at `time`."""
     one = events[event]
