@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from flagplotd.sched.kernel.fit import OPTIONS, cpus_of, holds, memory_of, pick
+from flagplotd.sched.kernel.fit import INNER, OPTIONS, cpus_of, holds, memory_of, pick
 from flagplotd.sched.kernel.gang import choose
 from flagplotd.sched.kernel.layout import (
     AT_CPU,
@@ -33,7 +33,7 @@ from flagplotd.sched.kernel.search import ONE, best_node, scan, when_and_where
 from flagplotd.sched.kernel.timeline import add_event, bound_node, window
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def refresh(nodes, free, g_free, cards, row):
     """Bring what follows from what a node has free up to date."""
     whole, part = 0, 0
@@ -71,7 +71,7 @@ def prepare(now, count, nodes, free, g_free, cards, events, e_gpu, when, first, 
         bound_node(nodes, g_free, cards, events, e_gpu, row, now, when, first, run)
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def over(chain, need, c_first, c_scope, used, most):
     """The first limit, as scope × USED + counter, that a start would exceed (-1: none)."""
     for at in range(c_first[chain], c_first[chain + 1]):
@@ -82,7 +82,7 @@ def over(chain, need, c_first, c_scope, used, most):
     return -1
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def seats_now(shape, now, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run):
     """Whether the licenses of a job are free for its whole limit."""
     for index in range(shape.licenses):
@@ -93,7 +93,7 @@ def seats_now(shape, now, nodes, g_free, events, e_gpu, licenses, room, room_gpu
     return True
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def able(shape, masks, nodes, cards, run):
     """0: enough nodes could hold a part if they were empty; 1: only if all were up and sound; 2: not even then."""
     there, up = 0, 0
@@ -111,7 +111,7 @@ def able(shape, masks, nodes, cards, run):
     return 1 if there >= shape.least else 2
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def _could(shape, node, cards, run, sound):
     if shape.cpu > node.cpus or memory_of(shape, node) > node.mems:
         return False
@@ -122,7 +122,7 @@ def _could(shape, node, cards, run, sound):
     return holds(shape, run, cards)
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def take(job, now, shape, taken, first_row, nodes, free, g_free, cards, c_numa, events, e_gpu, tail, when, first, room,
          room_gpu, run, gpus, chosen, licenses, out, out_gpu):  # fmt: skip
     """Start a job on the chosen nodes: what it takes is gone until its limit is over. Writes a row of `out` (job, node,
@@ -155,7 +155,7 @@ def take(job, now, shape, taken, first_row, nodes, free, g_free, cards, c_numa, 
         tail[0] += 1
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def _near_cores(cpu, gpus, cards, cores):
     """Count the CPUs taken, first on the NUMA domains of the chosen GPUs, as `place` takes them."""
     left = cpu
@@ -170,7 +170,7 @@ def _near_cores(cpu, gpus, cards, cores):
                 left -= some
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def promise(job, time, now, shape, taken, nodes, g_free, cards, c_numa, events, e_gpu, tail, when, first, room, room_gpu, run,
             gpus, chosen, licenses):  # fmt: skip
     """Keep the chosen nodes' parts for a job from `time` on."""
@@ -192,7 +192,7 @@ def promise(job, time, now, shape, taken, nodes, g_free, cards, c_numa, events, 
         tail[0] += 2
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def begin(now, shape, made, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run, found,
           tally, chosen, info, switches, licenses):  # fmt: skip
     """The nodes of a job that can start now into `chosen`: (how many, 0) or (0, why none can)."""
@@ -280,7 +280,7 @@ def cycle(now, reservations, jobs, shapes, masks, free, nodes, g_free, cards, c_
     return rows
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def _why(shape, count, made, info, masks, nodes, cards, run):
     """Why too few nodes fit, where `info` of them are promised or reserved. Before anything is promised, what stands
     in the way can only be a reservation."""

@@ -7,15 +7,17 @@ from numba import njit
 from flagplotd.sched.shapes import MEM_ALL, MEM_PART
 
 OPTIONS = {"nogil": True, "cache": True}
+INNER = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""Of kernels that only kernels call: nothing is compiled to call them from Python, which takes a fifth of the time."""
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def cpus_of(shape, node):
     """CPUs that a part takes."""
     return node.cpus if shape.exclusive else shape.cpu
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def memory_of(shape, node):
     """MiB that a part takes."""
     if shape.mem == MEM_ALL:
@@ -25,7 +27,7 @@ def memory_of(shape, node):
     return shape.mem
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def share_of(shape, of, vram):
     """Shards that the share is on a GPU of `of` shards and `vram` MiB; more than it has where it cannot hold it."""
     if shape.vram == 0:
@@ -33,7 +35,7 @@ def share_of(shape, of, vram):
     return (shape.vram * of + vram - 1) // vram if vram > 0 else of + 1
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def best_share(shape, free, cards):
     """The GPU with the least room that holds the share (-1: none)."""
     best, left = -1, 1 << 30
@@ -46,7 +48,7 @@ def best_share(shape, free, cards):
     return best
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def holds(shape, free, cards):
     """Whether GPUs with `free` shards suffice."""
     if shape.shards > 0 or shape.vram > 0:
@@ -66,7 +68,7 @@ def holds(shape, free, cards):
     return True
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def fits(shape, node, room, room_gpu, cards):
     """Whether a part fits into `room` (CPUs, MiB) and the shards `room_gpu`."""
     if shape.exclusive:
@@ -79,7 +81,7 @@ def fits(shape, node, room, room_gpu, cards):
     return (shape.gpus == 0 and shape.shards == 0 and shape.vram == 0) or holds(shape, room_gpu, cards)
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def _domain(want, kind_wanted, cpu, free, cards, cores, taken):
     """The NUMA domain to take GPUs from next: the smallest that has all of `want`, rather with `cpu` free CPUs; else
     the one that has most."""
@@ -99,7 +101,7 @@ def _domain(want, kind_wanted, cpu, free, cards, cores, taken):
     return best
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def pick(shape, free, cards, cores, taken):
     """Choose the GPUs of a part that fits: shards of each into `taken`; those of one NUMA domain where possible."""
     taken[:] = 0
@@ -130,7 +132,7 @@ def pick(shape, free, cards, cores, taken):
                 return
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def near_enough(shape, taken, cards, cores):
     """Whether the NUMA domains of the chosen GPUs have the part's CPUs free."""
     there = 0

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from flagplotd.sched.kernel.fit import OPTIONS
+from flagplotd.sched.kernel.fit import INNER
 
 SWITCH = np.dtype([("parent", np.int64), ("level", np.int64)])
 """A switch: the one above it (-1: none) and its level (0: a leaf)."""
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def choose(shape, want, found, count, nodes, switches, tally, chosen):
     """Choose from `shape.least` to `want` of the `count` nodes in `found` into `chosen`; returns how many, 0 where too
     few hang together. Changes `found`. `tally` has room for the switches, the blocks and the nodes."""
@@ -26,7 +26,7 @@ def choose(shape, want, found, count, nodes, switches, tally, chosen):
     return taken
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def _sort(chosen, taken):
     """Put the chosen nodes in the order of names, which ranks follow."""
     for at in range(1, taken):
@@ -37,7 +37,7 @@ def _sort(chosen, taken):
         chosen[place] = row
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def _neighbours(shape, want, found, count, chosen):
     best, best_length, first = -1, 1 << 60, 0
     for at in range(count):
@@ -55,7 +55,7 @@ def _neighbours(shape, want, found, count, chosen):
     return taken
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def _one_block(shape, found, count, nodes, tally):
     """Keep only the nodes of the smallest block that suffices, if one does."""
     blocks = 0
@@ -81,7 +81,7 @@ def _one_block(shape, found, count, nodes, tally):
     return kept
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def _fullest(found, count, want, nodes, chosen, taken):
     """Add `want` nodes to the `taken` chosen ones, those with the fewest whole GPUs free first."""
     goal, level = taken + want, 0
@@ -100,14 +100,14 @@ def _fullest(found, count, want, nodes, chosen, taken):
     return taken
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def _under(leaf, switch, switches):
     while leaf >= 0 and leaf != switch:
         leaf = switches[leaf].parent
     return leaf == switch
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def _lowest(shape, found, count, nodes, switches, tally):
     """The lowest switch, of them the one with the fewest, that joins enough fitting nodes (-1: none)."""
     tally[: switches.shape[0]] = 0
@@ -129,7 +129,7 @@ def _lowest(shape, found, count, nodes, switches, tally):
     return best
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def _by_switch(shape, want, found, count, nodes, switches, tally, chosen):
     top = _lowest(shape, found, count, nodes, switches, tally)
     if top < 0 and shape.switches > 0:

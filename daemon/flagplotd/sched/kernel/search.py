@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from flagplotd.sched.kernel.fit import OPTIONS, best_share, cpus_of, fits, near_enough, pick, share_of
+from flagplotd.sched.kernel.fit import INNER, best_share, cpus_of, fits, near_enough, pick, share_of
 from flagplotd.sched.kernel.gang import choose
 from flagplotd.sched.kernel.layout import (
     AT_CPU,
@@ -27,7 +27,7 @@ TRIES = 64
 """Moments tried for a gang whose nodes must hang together before it is left without a planned start."""
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def fits_now(shape, row, now, nodes, g_free, cards, c_numa, events, e_gpu, room, room_gpu, run):
     """0: a part does not fit on the node; 1: it does; 2: it would delay a planned start; 3: a reservation is near."""
     node = nodes[row]
@@ -47,7 +47,7 @@ def fits_now(shape, row, now, nodes, g_free, cards, c_numa, events, e_gpu, room,
     return 1
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def score_of(shape, row, nodes, g_free, cards):
     """Less is better: the tightest fit, so that whole GPUs and whole nodes stay together."""
     node = nodes[row]
@@ -61,7 +61,7 @@ def score_of(shape, row, nodes, g_free, cards):
     return ((node.whole - shape.gpus) << 24) + left
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def scan(
     shape, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run, found, info
 ):
@@ -88,7 +88,7 @@ def scan(
     return count
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def best_node(shape, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run, info):
     """The node on which a job on one node starts now (-1: none): the tightest of the first `ENOUGH` in the first tier
     that has any. Tiers go from nodes with little free to those with much, by shared GPUs, then by whole ones."""
@@ -129,7 +129,7 @@ def best_node(shape, now, masks, free, nodes, g_free, cards, c_numa, events, e_g
     return -1
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def _any(shape, masks, free, levels, tier):
     """Whether any node has at least what a tier and the other bounds ask."""
     for block in range(masks.shape[1]):
@@ -139,14 +139,14 @@ def _any(shape, masks, free, levels, tier):
     return False
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def _above(tier):
     """The next tier of its kind (-1: it is the last)."""
     last = tier == GPU_LEVELS - 1 or tier == AT_PART + PART_LEVELS - 1
     return -1 if last else tier + 1
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def levels_of(shape, levels):
     """The rows of `free` and `when` that bound a shape from below: GPUs, CPUs, shares and memory."""
     levels[0] = min(shape.gpus, GPU_LEVELS - 1)
@@ -158,13 +158,13 @@ def levels_of(shape, levels):
         levels[3] = AT_MEM + log2(shape.mem // MEM_UNIT, MEM_LEVELS)
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def bound(shape, table, column, levels):
     """The latest of a column's bounds for a shape."""
     return max(table[levels[0], column], table[levels[1], column], table[levels[2], column])
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def first_start(shape, start, masks, nodes, g_free, cards, events, e_gpu, when, first, levels, room, room_gpu, run,
                 times):  # fmt: skip
     """The moment from `start` on before which fewer than `least` nodes fit a part, and the node that fits it first."""
@@ -193,7 +193,7 @@ def first_start(shape, start, masks, nodes, g_free, cards, events, e_gpu, when, 
     return times[0], best
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def _keep(times, held, least, time):
     """Keep the `least` smallest moments as a heap, the latest of them first; returns how many are held."""
     if held < least:
@@ -218,7 +218,7 @@ def _keep(times, held, least, time):
     return held
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def fitting_at(
     shape, time, masks, nodes, g_free, cards, events, e_gpu, when, first, levels, room, room_gpu, run, found
 ):
@@ -243,7 +243,7 @@ def fitting_at(
     return count
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def seats_from(shape, start, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run):
     """The earliest moment from `start` on at which all licenses of a job are free for its whole limit."""
     time = start
@@ -267,7 +267,7 @@ def seats_from(shape, start, nodes, g_free, events, e_gpu, licenses, room, room_
     return time
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def when_and_where(shape, now, masks, nodes, g_free, cards, events, e_gpu, when, first, switches, levels, room, room_gpu, run,
                    times, found, tally, chosen, licenses):  # fmt: skip
     """The earliest start of a job after `now` and its nodes into `chosen`: (moment, how many). NEVER: none is known."""
@@ -303,7 +303,7 @@ def when_and_where(shape, now, masks, nodes, g_free, cards, events, e_gpu, when,
     return NEVER, 0
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def _next_release(shape, time, masks, nodes, events):
     """The first moment after `time` at which something is given back on a node that a shape may use."""
     following = NEVER

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from numba import njit
 
-from flagplotd.sched.kernel.fit import OPTIONS, fits
+from flagplotd.sched.kernel.fit import INNER, OPTIONS, fits
 from flagplotd.sched.kernel.layout import AT_CPU, AT_PART, BOUNDS, CPU_LEVELS, GPU_LEVELS, NEVER, PART_LEVELS
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def link(nodes, events, row, event):
     """Put an event, whose record is filled, into its place on the node `row`; after those of the same time."""
     time = events[event].time
@@ -31,7 +31,7 @@ def link_all(nodes, events, rows):
         link(nodes, events, rows[event], event)
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def add_event(nodes, events, e_gpu, row, event, time, sign, cpu, mem, gpus, res, job):
     """Fill and link the record `event`: what is freed (sign 1) or taken (-1) at `time`."""
     one = events[event]
@@ -42,7 +42,7 @@ def add_event(nodes, events, e_gpu, row, event, time, sign, cpu, mem, gpus, res,
     link(nodes, events, row, event)
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def window(nodes, g_free, events, e_gpu, row, start, end, res, room, room_gpu, run):
     """The least that is free on a node from `start` to `end`, into `room` and `room_gpu`; False where it is closed.
 
@@ -82,7 +82,7 @@ def window(nodes, g_free, events, e_gpu, row, start, end, res, room, room_gpu, r
     return True
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def earliest_on(shape, nodes, g_free, cards, events, e_gpu, row, start, before, room, room_gpu, run):
     """The first moment from `start` on at which a part fits on a node for its whole time limit (NEVER: there is none, or
     it is not `before`)."""
@@ -102,7 +102,7 @@ def earliest_on(shape, nodes, g_free, cards, events, e_gpu, row, start, before, 
         time = events[at].time
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def bound_node(nodes, g_free, cards, events, e_gpu, row, now, when, first, run):
     """Fill a node's column of `when`, and bring the bounds of its 64 nodes up to date."""
     for level in range(BOUNDS):
@@ -117,7 +117,7 @@ def bound_node(nodes, g_free, cards, events, e_gpu, row, now, when, first, run):
         first[level, block] = least
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def _walk(nodes, g_free, cards, events, e_gpu, row, now, when, run):
     cpu, shut, at, time = nodes[row].cpu, 0, nodes[row].head, now
     width = g_free.shape[1]
@@ -144,7 +144,7 @@ def _walk(nodes, g_free, cards, events, e_gpu, row, now, when, run):
         time = events[at].time
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def _lower(when, row, highest, lowest, time):
     """Levels are reached from below: those that already have a moment keep it."""
     for level in range(highest, lowest - 1, -1):
@@ -153,7 +153,7 @@ def _lower(when, row, highest, lowest, time):
         when[level, row] = time
 
 
-@njit(**OPTIONS)
+@njit(**INNER)
 def log2(value, levels):
     """The level of a need: the highest power of two that is not more."""
     level = 0
