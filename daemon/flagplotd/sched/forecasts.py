@@ -23,11 +23,12 @@ _DELAYS = Reason(Why.PRIORITY, "it would delay a job in front of it")
 NEVER = "no node known now can ever hold it"
 
 
-def forecasts_of(snapshot: Snapshot, answers: Any) -> list[Forecast]:
-    """A forecast for every waiting job that did not start whole; `answers` are the cycle's, in the jobs' order."""
+def forecasts_of(snapshot: Snapshot, answers: Any, used: list[list[int]]) -> list[Forecast]:
+    """A forecast for every waiting job that did not start whole; `answers` are the cycle's, in the jobs' order;
+    `used` is what of each limit is used with the starts of this plan."""
     found: list[Forecast] = []
     front: dict[str, list[JobNumber]] = {}
-    words = _Words(snapshot)
+    words = _Words(snapshot, used)
     columns = zip(*(answers[name].tolist() for name in ("started", "start", "node", "bits", "scope")), strict=True)
     for waiting, (started, start, node, bits, scope) in zip(snapshot.waiting, columns, strict=True):
         if started >= waiting.count:
@@ -47,10 +48,10 @@ def forecasts_of(snapshot: Snapshot, answers: Any) -> list[Forecast]:
 class _Words:
     """Reasons, each made once."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, used: list[list[int]]) -> None:
         from flagplotd.sched.kernel import layout
 
-        self._snapshot, self._at = snapshot, layout
+        self._snapshot, self._used, self._at = snapshot, used, layout
         self.impossible = layout.IMPOSSIBLE
         self._known: dict[tuple[int, int, int, str], tuple[Reason, ...]] = {}
         self._behind: dict[tuple[str, int], Reason] = {}
@@ -69,8 +70,9 @@ class _Words:
         if bits & at.DOWN:
             yield _DOWN
         if bits & at.LIMIT and scope >= 0:
-            limit, place = snapshot.limits[scope // len(COUNTERS)], scope % len(COUNTERS)
-            yield reason_of(limit.words, limit.key, place, limit.used, limit.most[place])
+            row, place = divmod(scope, len(COUNTERS))
+            limit = snapshot.limits[row]
+            yield reason_of(limit.words, limit.key, place, self._used[row], limit.most[place])
         if bits & at.LICENSE:
             yield self._licenses(waiting)
         if bits & at.TIMES:

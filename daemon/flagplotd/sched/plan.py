@@ -64,13 +64,14 @@ def plan(snapshot: Snapshot, policy: Policy) -> Plan:
     count = len(snapshot.waiting)
     if count == 0 or not snapshot.nodes:
         return Plan((), (*snapshot.idle_forecasts, *(_no_nodes(row.job.number) for row in snapshot.waiting)), count)
-    out, out_gpu, answers = _run(snapshot, policy)
+    out, out_gpu, answers, used = _run(snapshot, policy)
     starts = _starts(snapshot, out.tolist(), out_gpu.tolist())
-    return Plan(tuple(starts), (*snapshot.idle_forecasts, *forecasts_of(snapshot, answers)), count)
+    return Plan(tuple(starts), (*snapshot.idle_forecasts, *forecasts_of(snapshot, answers, used.tolist())), count)
 
 
-def _run(snapshot: Snapshot, policy: Policy) -> tuple[Any, Any, Any]:
-    """The kernels' answers: rows of starts, the GPUs of each, and what they say of each job."""
+def _run(snapshot: Snapshot, policy: Policy) -> tuple[Any, Any, Any, Any]:
+    """The kernels' answers: rows of starts, the GPUs of each, what they say of each job, and what of each
+    limit is used then."""
     import numpy as np
 
     from flagplotd.sched.arrays import arrays_of, switches_of
@@ -104,7 +105,7 @@ def _run(snapshot: Snapshot, policy: Policy) -> tuple[Any, Any, Any]:
         np.zeros(width, np.int32), np.zeros(4, ints), np.zeros(most, ints), np.zeros(nodes, ints),
         np.zeros(len(switches) + 2 * nodes + 1, ints), np.zeros(nodes, ints), np.zeros(2, ints), out, out_gpu, answers,
     )  # fmt: skip
-    return out[:written], out_gpu[:written], answers
+    return out[:written], out_gpu[:written], answers, used
 
 
 def _no_nodes(number: Any) -> Forecast:

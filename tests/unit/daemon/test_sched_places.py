@@ -197,6 +197,7 @@ def test_a_limit_is_counted_within_one_plan() -> None:
     assert [one.number for one in made.starts] == numbers[:1]
     told = next(one for one in made.forecasts if one.number == numbers[1])
     assert told.reasons[0].why is Why.ASSOC_JOBS and told.start is None
+    assert told.reasons[0].text == "account physics: 1 of at most 1 running jobs are in use"
 
 
 def test_conservative_backfill_delays_no_blocked_job() -> None:
