@@ -80,3 +80,11 @@ def test_patterns_never_fail(pattern: str) -> None:
 @given(some.integers(0, 10_000 * 86_400 // 60))
 def test_time_limits_come_back(minutes: int) -> None:
     assert units.parse_time_limit(units.format_limit(minutes * 60)) == minutes * 60
+
+
+@given(some.sets(some.integers(0, 300), max_size=60), some.integers(0, 70))
+def test_masks_are_lists_and_their_lowest_bits(members: set[int], count: int) -> None:
+    text = indices.compress_indices(members)
+    mask = indices.mask_of(text)
+    assert indices.list_of(mask) == text
+    assert indices.list_of(indices.lowest_of(mask, count)) == indices.compress_indices(sorted(members)[:count])

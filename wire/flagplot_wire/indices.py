@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from flagplot_wire.errors import Refused
 
@@ -85,9 +86,38 @@ def remove_index(compressed: str, index: int) -> str:
     return ",".join(kept)
 
 
+@lru_cache(4_096)
 def mask_of(compressed: str) -> int:
     """A bit mask with the bits of the list set."""
     mask = 0
     for low, high in _runs(compressed) if compressed else ():
         mask |= ((1 << (high - low + 1)) - 1) << low
     return mask
+
+
+def lowest_of(mask: int, count: int) -> int:
+    """The lowest `count` bits that are set in a mask (all where there are fewer); the cost grows with its runs."""
+    found = 0
+    for low, high in _runs_of(mask):
+        some = min(high - low + 1, count)
+        found |= ((1 << some) - 1) << low
+        count -= some
+        if count == 0:
+            break
+    return found
+
+
+def list_of(mask: int) -> str:
+    """The compressed list of the bits that are set: the reverse of `mask_of`."""
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in _runs_of(mask))
+
+
+def _runs_of(mask: int) -> Iterator[tuple[int, int]]:
+    at = 0
+    while mask:
+        zeros = (mask & -mask).bit_length() - 1
+        mask >>= zeros
+        ones = (~mask & (mask + 1)).bit_length() - 1
+        yield at + zeros, at + zeros + ones - 1
+        mask >>= ones
+        at += zeros + ones

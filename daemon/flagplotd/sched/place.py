@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flagplot_wire.alloc import GpuPart, NodeAlloc
-from flagplot_wire.indices import compress_indices, mask_of
+from flagplot_wire.indices import list_of, lowest_of, mask_of
 from flagplot_wire.node import Node
 
 
@@ -22,15 +22,9 @@ def part_of(
     )  # fmt: skip
     near = {node.inventory.gpus[gpu.index].numa for gpu in gpus}
     preferred = 0
-    for numa in node.inventory.numa:
+    for numa in node.inventory.numa if gpus else ():
         if numa.index in near:
             preferred |= mask_of(numa.cpu_ids)
-    chosen: list[int] = []
-    for candidates in (free & preferred, free & ~preferred):
-        while candidates and len(chosen) < cpus:
-            lowest = candidates & -candidates
-            chosen.append(lowest.bit_length() - 1)
-            candidates ^= lowest
-    for cpu in chosen:
-        free &= ~(1 << cpu)
-    return NodeAlloc(node.name, cpus, compress_indices(chosen), memory_mib, gpus, tasks, first_rank), free
+    chosen = lowest_of(free & preferred, cpus)
+    chosen |= lowest_of(free & ~preferred, cpus - chosen.bit_count())
+    return NodeAlloc(node.name, cpus, list_of(chosen), memory_mib, gpus, tasks, first_rank), free & ~chosen
