@@ -43,7 +43,7 @@ async def test_silence_is_told_and_survived(cluster: Cluster) -> None:
         try:
             stopped = time.monotonic()
             await until(lambda: "reconnecting" in app.screen_stack[0].query_one(TopLine).first().plain)
-            assert time.monotonic() - stopped < 3.5, "3 s, and a tick of the screen"
+            assert time.monotonic() - stopped < 3.0
             assert first in mirror.jobs and not mirror.connected
             assert " s old" in app.screen_stack[0].query_one(TopLine).first().plain
             app.resume_nodes(["n1"])
