@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
 from support import sample_cluster as sample
 from textual.pilot import Pilot
 
 from flagplot.tui.app import FlagplotApp
 from flagplot.tui.screens.queue import QueueView
-
-
-@pytest.fixture(autouse=True)
-def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("FLAGPLOT_CONFINED", raising=False)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
 
 
 def make() -> FlagplotApp:
