@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from textual.app import SystemCommand
 
 from flagplot import theming
-from flagplot.view.effects import line
+from flagplot.view.effects import lines
 from flagplot.view.queue import find_job
 from flagplot_wire.errors import Refused
 from flagplot_wire.hostlist import compress_hosts, expand_hosts
@@ -168,7 +168,7 @@ def act(app: FlagplotApp, verb: str, jobs: list[str]) -> None:
     app.push_screen(
         ConfirmDialog(
             f"{verb.capitalize()} {count}?",
-            [line(verb, found) if (found := find_job(app.mirror, job)) else job for job in jobs],
+            lines(verb, {job: find_job(app.mirror, job) for job in jobs}),
             yes=f"Yes, {verb}",
             note="What it computed since its last checkpoint is lost." if verb == "requeue" else "",
             destructive=verb in ("cancel", "requeue"),
