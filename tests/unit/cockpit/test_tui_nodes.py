@@ -234,7 +234,7 @@ async def test_gpus_filter_sort_and_open() -> None:
         assert isinstance(gpus, GpusView) and len(gpus.table.keys) == 88
         await pilot.press("x")
         await until(pilot, lambda: len(gpus.table.keys) == 1)
-        assert "outsider root" in screen_text(app)
+        assert "! root pid 999" in screen_text(app)
         await pilot.press("escape", "f")
         await until(pilot, lambda: 20 < len(gpus.table.keys) < 60)
         await pilot.press("escape", "o", "o", "o", "o")
