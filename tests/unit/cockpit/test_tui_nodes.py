@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from flagplot.client.mirror import Mirror
+from flagplot.tui import commands
 from flagplot.tui.app import FlagplotApp
 from flagplot.tui.screens.confirm import ConfirmDialog, Popup
 from flagplot.tui.screens.drain import DrainDialog
@@ -146,7 +147,7 @@ async def test_drain_dialog_checks_typed_host_lists() -> None:
     app, channel = make()
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.active_view)
-        app.open_drain([])
+        commands.open_drain(app, [])
         await until(pilot, lambda: isinstance(app.screen, DrainDialog) and app.screen.query("#drain-error"))
         await pilot.pause()
         for text, says in (("gpu[01-", "host"), ("gpu77", "no node gpu77"), ("gpu06", "No job runs there")):
