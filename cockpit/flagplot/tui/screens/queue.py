@@ -42,7 +42,7 @@ class QueueView(SortedView[QueueSpec]):
             "app.filter",
             "Filter",
             priority=True,
-            tooltip="Filter: words, !not, user: state: part: node: gpu>2",
+            tooltip="Filter: words !not ~regex, user: state: part: node: account: qos:, gpu>2 age>2h",
         ),
         *JOB_ACTIONS,
         Binding("l", "open('output')", "Logs", tooltip="Follow the job's output"),
