@@ -57,6 +57,7 @@ ROLES = (
     "bold",
     "dim",
     "faint",
+    "placeholder",
     "brand",
     "badge",
     "key",
@@ -301,6 +302,8 @@ def _build(name: str, keys: dict[str, Any]) -> FlagTheme:
         "scrollbar-background-active": colours["panel"],
         "scrollbar-corner-color": colours["panel"],
     }
+    if "placeholder" in variables:
+        variables["text-disabled"] = variables.pop("placeholder")
     # `warning` is also a colour of Textual's own: there it has to stay a colour.
     variables["role-warning"] = variables.pop("warning")
     theme = Theme(

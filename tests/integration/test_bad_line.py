@@ -14,6 +14,7 @@ from support.cluster import Cluster
 from flagplot.client.live import Live
 from flagplot.client.local import Processes
 from flagplot.client.target import resolve
+from flagplot.tui import commands
 from flagplot.tui.app import FlagplotApp
 from flagplot.tui.screens.confirm import Popup
 from flagplot.tui.widgets.topline import TopLine
@@ -43,10 +44,10 @@ async def test_silence_is_told_and_survived(cluster: Cluster) -> None:
         try:
             stopped = time.monotonic()
             await until(lambda: "reconnecting" in app.screen_stack[0].query_one(TopLine).first().plain)
-            assert time.monotonic() - stopped < 3.5, "3 s, and a tick of the screen"
+            assert time.monotonic() - stopped < 3.0
             assert first in mirror.jobs and not mirror.connected
             assert " s old" in app.screen_stack[0].query_one(TopLine).first().plain
-            app.resume_nodes(["n1"])
+            commands.resume_nodes(app, ["n1"])
             await pilot.pause()
             assert isinstance(app.screen, Popup)
             assert app.command_log[-1][1:] == ("flagplot resume n1", "not sent: no connection")

@@ -22,7 +22,6 @@ from flagplot.tui.app import FlagplotApp
 from flagplot.tui.screens.help import help_rows
 from flagplot_wire import requests
 
-HERE = Path(__file__).resolve().parent
 BACKGROUND = (requests.Explain, requests.ReadOutput, requests.GetScript, requests.GetEvents, requests.Estimate)
 """What a page asks by itself."""
 

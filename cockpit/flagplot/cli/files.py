@@ -8,7 +8,8 @@ import io
 import os
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import IO, cast
 
@@ -149,7 +150,7 @@ def bcast(context: click.Context, file: Path, destination: str, jobid: str | Non
         first = next(pieces, b"")
     except OSError as wrong:
         raise Refused("usage", f"cannot read {file}: {wrong.strerror}") from wrong
-    asyncio.run(_send_all(target_of(context), job, allocation.names, (first, pieces), destination, mode, force))
+    asyncio.run(_send_all(target_of(context), job, allocation.names, chain((first,), pieces), destination, mode, force))
 
 
 def _pieces(file: Path) -> Iterator[bytes]:
@@ -162,7 +163,7 @@ async def _send_all(
     target: Target,
     job: str,
     nodes: list[str],
-    content: tuple[bytes, Iterator[bytes]],
+    content: Iterable[bytes],
     path: str,
     mode: int,
     force: bool,
@@ -174,8 +175,7 @@ async def _send_all(
             await Calls(connection).opened(OpenFile(job, stream.number, "put", path, node, mode, force))
         summed = hashlib.sha256()
         wrong: dict[str, str] = {}
-        first, rest = content
-        for data in _chain(first, rest):
+        for data in content:
             summed.update(data)
             await asyncio.gather(*(_put(node, one, data, wrong) for node, one in zip(nodes, streams, strict=True)))
         for node, stream in zip(nodes, streams, strict=True):
@@ -188,12 +188,6 @@ async def _send_all(
     if wrong:
         raise Refused("bad_file", f"{len(wrong)} of {len(nodes)} nodes do not have the file")
     print(f"{path} is on {len(nodes)} nodes, sha256 {summed.hexdigest()}")
-
-
-def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    if first:
-        yield first
-    yield from rest
 
 
 async def _put(node: str, stream: ByteStream, data: bytes, wrong: dict[str, str]) -> None:

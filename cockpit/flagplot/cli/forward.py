@@ -6,6 +6,7 @@ import asyncio
 import sys
 
 import click
+import msgspec
 
 from flagplot.cli.common import target_of
 from flagplot.client.calls import Calls
@@ -85,8 +86,6 @@ async def _listen(connection: Connection, job: str, pair: tuple[int, int], node:
 async def _one(
     connection: Connection, request: OpenPort, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    import msgspec
-
     stream = connection.streams.make()
     try:
         await Calls(connection).opened(msgspec.structs.replace(request, stream=stream.number))

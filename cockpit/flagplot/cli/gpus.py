@@ -29,17 +29,18 @@ def command(context: click.Context, names: tuple[str, ...], free: bool, as_json:
         return
     rows = []
     for gpu in found:
-        holders = ", ".join(f"{one['display_id']} {one['user']}" for one in gpu["holders"])
+        holders = [f"{one['display_id']} {one['user']}" for one in gpu["holders"]]
         used, total = gpu["memory_used_mib"], gpu["memory_total_mib"]
-        outsiders = "".join(
-            f", ! {one['user'] or '?'} pid {one['pid']} {amount(one['memory_mib'])} MiB {one['command']}"
+        outsiders = [
+            f"! {one['user'] or '?'} pid {one['pid']} {amount(one['memory_mib'])} MiB {one['command']}"
             for one in gpu["outsiders"]
-        )
+        ]
+        words = ", ".join([*(holders or [gpu["fault"]] * bool(gpu["fault"])), *outsiders])
         rows.append(
             [
                 gpu["node"], str(gpu["index"]), gpu["type"], gpu["state"] + (" idle" if gpu["idle"] else ""),
                 f"{gpu['shards_used']}/{gpu['shards']}",
-                amount(gpu["utilisation"], "%"), f"{amount(used)}/{amount(total)} MiB", clean((holders or gpu["fault"] or "-") + outsiders).removeprefix("-, "),
+                amount(gpu["utilisation"], "%"), f"{amount(used)}/{amount(total)} MiB", clean(words) or "-",
             ]
         )  # fmt: skip
     print(table(HEADER, rows, right=(1, 4, 5, 6)))

@@ -10,6 +10,7 @@ from flagplot.view.drift import Drift, drift_of
 from flagplot_wire.hostlist import compress_hosts
 from flagplot_wire.node import Node
 from flagplot_wire.replies import NodeView
+from flagplot_wire.text import counted
 from flagplot_wire.units import format_memory
 
 DRIFT = ("WHAT", "AMONG", "NODES", "HAVE", "REFERENCE")
@@ -48,8 +49,7 @@ def show_drift(nodes: list[Node], as_json: bool) -> None:
     if found:
         print(table(DRIFT, [row for one in found for row in drift_rows(one)]))
     else:
-        count = len(nodes) - len(silent)
-        print(f"nothing differs among {count} node{'' if count == 1 else 's'}")
+        print(f"nothing differs among {counted(len(nodes) - len(silent), 'node')}")
     if silent:
         print(f"not compared, since they never reported: {compress_hosts(silent)}")
 

@@ -40,12 +40,8 @@ POLL_S = 0.2
 PLACEHOLDER = "#!/bin/sh\n# This job holds its nodes for flagplot run.\n"
 
 
-class RunCommand(SubmitCommand):
-    """Its help lists the table of script options too."""
-
-
 @click.command(
-    "run", cls=RunCommand, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
+    "run", cls=SubmitCommand, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
 )
 @click.option("-l", "--label", is_flag=True, help="Write each line behind the rank of its task.")
 @click.option("--pty", is_flag=True, help="Give the task a terminal.")

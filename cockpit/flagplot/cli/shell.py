@@ -29,14 +29,13 @@ def command(context: click.Context, job: str, node: str, as_owner: bool) -> None
     """Open a shell inside a running job: its node, its cores, memory and GPUs, its environment."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Refused("usage", "a shell needs a terminal", "flagplot run --jobid JOB COMMAND runs a command")
-    sys.exit(asyncio.run(open_shell(target_of(context), job, node, as_owner)))
+    sys.exit(asyncio.run(_carried(target_of(context), job, shell_spec(node), as_owner)))
 
 
-async def open_shell(target: Target, job: str, node: str = "", as_owner: bool = False) -> int:
-    """The shell, on this terminal; returns its exit code."""
+async def _carried(target: Target, job: str, spec: StepSpec, as_owner: bool = False) -> int:
     connection = await Connection.open(target)
     try:
-        return await carry(connection, job, shell_spec(node), as_owner=as_owner)
+        return await carry(connection, job, spec, as_owner=as_owner)
     finally:
         await connection.close()
 
@@ -100,12 +99,4 @@ def rsh(context: click.Context, words: tuple[str, ...]) -> None:
         "rsh", ("/bin/sh", "-c", " ".join(rest[1:])), environment, os.getcwd(), tasks=1, nodelist=(rest[0],),
         kind="launcher",
     )  # fmt: skip
-    sys.exit(asyncio.run(_rsh(target_of(context), job, spec)))
-
-
-async def _rsh(target: Target, job: str, spec: StepSpec) -> int:
-    connection = await Connection.open(target)
-    try:
-        return await carry(connection, job, spec)
-    finally:
-        await connection.close()
+    sys.exit(asyncio.run(_carried(target_of(context), job, spec)))

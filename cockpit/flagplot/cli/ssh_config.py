@@ -23,7 +23,6 @@ from flagplot.cli.common import target_of
 from flagplot.client.calls import Calls
 from flagplot.client.connection import Connection
 from flagplot.client.steps import StepClient
-from flagplot.client.streams import ByteStream
 from flagplot.client.target import Target, config_dir
 from flagplot_wire.errors import Refused
 from flagplot_wire.requests import OpenPort
@@ -156,33 +155,13 @@ class _Server(asyncssh.SSHServer):
             stream = self._connection.streams.make()
             try:
                 await Calls(self._connection).opened(OpenPort(self._job, stream.number, dest_port, self._node))
-            except Refused:
+                await stream.join(reader, writer)
+            except (Refused, OSError, asyncssh.Error):
+                # Whoever forwards sees the port closed.
                 stream.close()
                 writer.close()
-                return
-            await _join(stream, reader, writer)
 
         return forwarded
-
-
-async def _join(stream: ByteStream, reader: Any, writer: Any) -> None:
-    async def inwards() -> None:
-        while data := await stream.read():
-            writer.write(data)
-            await writer.drain()
-        writer.write_eof()
-
-    async def outwards() -> None:
-        while data := await reader.read(32_768):
-            await stream.write(data)
-        stream.finish()
-
-    try:
-        await asyncio.gather(inwards(), outwards())
-    except (Refused, OSError, asyncssh.Error):
-        writer.close()
-    finally:
-        stream.close()
 
 
 async def _session(connection: Connection, job: str, node: str, process: asyncssh.SSHServerProcess[bytes]) -> None:

@@ -17,10 +17,11 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 5.0
 QUIET_S = 1.0
 """Without a word for so long the controller is asked whether it is there."""
 SILENT_S = 1.5
-"""Without an answer for so long the person is told; QUIET_S, LOOK_S and this make less than 3 s."""
+"""Without an answer for so long the person is told; with QUIET_S and a tick of the screen that is less than 3 s."""
 GONE_S = 15.0
 """Without an answer for so long the connection is given up and made anew."""
 LOOK_S = 0.25
+"""How often it is looked whether events are missing, or whether a silent controller speaks again."""
 
 
 class Live:
@@ -81,11 +82,13 @@ class Live:
     async def _watch(self, connection: Connection) -> None:
         while not connection.closed.is_set():
             try:
-                await asyncio.wait_for(connection.closed.wait(), LOOK_S)
+                # Until the moment that it has been quiet for long enough, not until the look after it.
+                quiet = time.monotonic() - self._heard_at
+                await asyncio.wait_for(connection.closed.wait(), min(LOOK_S, max(0.0, QUIET_S - quiet)))
             except TimeoutError:
                 if self._gap:
                     await self._subscribe(connection, -1, 0)
-                elif time.monotonic() - self._heard_at > QUIET_S:
+                elif time.monotonic() - self._heard_at >= QUIET_S:
                     await self._alive(connection)
 
     async def _alive(self, connection: Connection) -> None:
@@ -94,12 +97,12 @@ class Live:
         answer = asyncio.ensure_future(connection.ask(requests.GetStatus(agents=False)))
         try:
             while not answer.done():
-                await asyncio.wait({answer}, timeout=LOOK_S)
                 silent = time.monotonic() - max(asked, self._heard_at)
-                if silent > GONE_S:
+                if silent >= GONE_S:
                     raise Refused("no_controller", f"the controller has not answered for {GONE_S:.0f} s")
-                if silent > SILENT_S and self.mirror.connected:
+                if silent >= SILENT_S and self.mirror.connected:
                     self._lost("the controller does not answer")
+                await asyncio.wait({answer}, timeout=SILENT_S - silent if silent < SILENT_S else LOOK_S)
             answer.result()
             self._heard()
         finally:

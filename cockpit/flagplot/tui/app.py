@@ -31,7 +31,6 @@ from flagplot.tui.widgets.hints import Hints
 from flagplot.tui.widgets.prompt import Prompt
 from flagplot.tui.widgets.topline import TopLine
 from flagplot_wire.errors import Refused
-from flagplot_wire.hostlist import compress_hosts
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import State
 
@@ -152,23 +151,6 @@ class FlagplotApp(Services):
             page.id = f"view-{step}"
         self.call_later(self._enter, page, trail)
 
-    def open_drain(self, names: list[str], reason: str = "") -> None:
-        """Ask for the reason and show the jobs affected, then drain."""
-        from flagplot.tui.screens.drain import DrainDialog
-
-        if refusal := self.why_not("drain"):
-            self.failure("Not allowed", [refusal])
-            return
-        self.push_screen(DrainDialog(names, reason))
-
-    def resume_nodes(self, names: list[str]) -> None:
-        """Give nodes back to jobs."""
-        if refusal := self.why_not("resume"):
-            self.failure("Not allowed", [refusal])
-            return
-        hosts = compress_hosts(names)
-        self.perform(f"flagplot resume {hosts}", self.calls.resume(tuple(names)), success=f"Resumed {hosts}")
-
     @property
     def active_view(self) -> MainView | None:
         """The view on screen."""
@@ -288,13 +270,12 @@ class FlagplotApp(Services):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Unbind what would do nothing here: a filter without a list, a next field where there is but one."""
         # `/` and `:` act before the next key is read, so that fast typing lands in the prompt; in a field they are text.
-        if action == "command" and isinstance(self.focused, (Input, TextArea)):
-            return False
-        if action == "filter" and isinstance(self.screen_stack[0].focused, (Input, TextArea)):
-            return False
+        if action == "command":
+            return not isinstance(self.focused, (Input, TextArea))
         if action == "filter":
             view = self.active_view
-            return view is not None and view.can_filter
+            typing = isinstance(self.screen_stack[0].focused, (Input, TextArea))
+            return view is not None and view.can_filter and not typing
         if action in ("focus_next", "focus_previous"):
             return len(self.screen.focus_chain) > 1
         return super().check_action(action, parameters)
@@ -303,12 +284,7 @@ class FlagplotApp(Services):
         """Show a main view."""
         entry = next(entry for entry in self.views if entry.name == name)
         if not self.screen_stack[0].query(f"#view-{name}"):
-            try:
-                view = entry.make()
-            except ModuleNotFoundError:
-                self.failure(f"{entry.title} is not in this build")
-                return
-            self.call_later(self._enter, view, [name])
+            self.call_later(self._enter, entry.make(), [name])
         else:
             self.call_later(self._enter, None, [name])
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from textual.app import SystemCommand
 
 from flagplot import theming
-from flagplot.view.effects import line
+from flagplot.view.effects import lines
 from flagplot.view.queue import find_job
 from flagplot_wire.errors import Refused
 from flagplot_wire.hostlist import compress_hosts, expand_hosts
@@ -96,9 +96,9 @@ def _run(app: FlagplotApp, name: str, rest: list[str]) -> None:
     elif name == "node":
         app.open_node(_nodes(app, _one(rest, ":node gpu01"))[0])
     elif name == "drain":
-        app.open_drain(_nodes(app, _one(rest, ":drain gpu[01-03] reason")), " ".join(rest[1:]))
+        open_drain(app, _nodes(app, _one(rest, ":drain gpu[01-03] reason")), " ".join(rest[1:]))
     elif name == "resume":
-        app.resume_nodes(_nodes(app, _one(rest, ":resume gpu[01-03]")))
+        resume_nodes(app, _nodes(app, _one(rest, ":resume gpu[01-03]")))
     elif name in ("view", "save"):
         queue = _queue(app)
         if name == "view":
@@ -168,7 +168,7 @@ def act(app: FlagplotApp, verb: str, jobs: list[str]) -> None:
     app.push_screen(
         ConfirmDialog(
             f"{verb.capitalize()} {count}?",
-            [line(verb, found) if (found := find_job(app.mirror, job)) else job for job in jobs],
+            lines(verb, {job: find_job(app.mirror, job) for job in jobs}),
             yes=f"Yes, {verb}",
             note="What it computed since its last checkpoint is lost." if verb == "requeue" else "",
             destructive=verb in ("cancel", "requeue"),
@@ -201,6 +201,25 @@ def open_edit(app: FlagplotApp, targets: list[str]) -> None:
             return
     if jobs:
         app.push_screen(EditScreen(jobs))
+
+
+def open_drain(app: FlagplotApp, names: list[str], reason: str = "") -> None:
+    """Ask for the reason and show the jobs affected, then drain."""
+    from flagplot.tui.screens.drain import DrainDialog
+
+    if refusal := app.why_not("drain"):
+        app.failure("Not allowed", [refusal])
+        return
+    app.push_screen(DrainDialog(names, reason))
+
+
+def resume_nodes(app: FlagplotApp, names: list[str]) -> None:
+    """Give nodes back to jobs."""
+    if refusal := app.why_not("resume"):
+        app.failure("Not allowed", [refusal])
+        return
+    hosts = compress_hosts(names)
+    app.perform(f"flagplot resume {hosts}", app.calls.resume(tuple(names)), success=f"Resumed {hosts}")
 
 
 def register_themes(app: FlagplotApp) -> None:

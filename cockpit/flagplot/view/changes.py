@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from flagplot.view.words import state_look
 from flagplot_wire.hostlist import compress_hosts
 from flagplot_wire.job import Job
 from flagplot_wire.text import clean
@@ -23,12 +24,14 @@ def changes(before: Mapping[str, Job], after: Mapping[str, Job]) -> list[str]:
         if old is None:
             lines.append(f"{_who(job)} is new: {_state(job)}")
         elif old.status.state != job.status.state or old.status.attempt != job.status.attempt:
-            lines.append(f"{_who(job)} is {_state(job)}, was {_word(old)}")
-        elif _word(old) != _word(job):
-            lines.append(f"{_who(job)} is {_word(job)}, was {_word(old)}")
+            lines.append(f"{_who(job)} is {_state(job)}, was {state_look(old).word}")
+        elif state_look(old).word != state_look(job).word:
+            lines.append(f"{_who(job)} is {state_look(job).word}, was {state_look(old).word}")
         elif old.time_limit_s != job.time_limit_s:
             lines.append(f"{_who(job)} has the time limit {format_limit(job.time_limit_s)}")
-    lines += [f"{_who(job)} left the queue, was {_word(job)}" for name, job in before.items() if name not in after]
+    lines += [
+        f"{_who(job)} left the queue, was {state_look(job).word}" for name, job in before.items() if name not in after
+    ]
     return [clean(line) for line in lines]
 
 
@@ -36,15 +39,9 @@ def _who(job: Job) -> str:
     return f"job {job.display_id} ({job.spec.name}) of {job.user}"
 
 
-def _word(job: Job) -> str:
-    if job.status.state == "PENDING" and job.spec.hold:
-        return "held"
-    return job.status.state.value.lower().replace("_", " ")
-
-
 def _state(job: Job) -> str:
     """The state with where or why."""
-    status = job.status
+    status, word = job.status, state_look(job).word
     if status.state.ended:
-        return f"{_word(job)}: {status.message}" if status.message else _word(job)
-    return f"{_word(job)} on {compress_hosts(status.allocation.names)}" if status.allocation else _word(job)
+        return f"{word}: {status.message}" if status.message else word
+    return f"{word} on {compress_hosts(status.allocation.names)}" if status.allocation else word

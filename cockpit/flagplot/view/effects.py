@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from flagplot.view.queue import job_target
+from flagplot.view.words import state_look
 from flagplot_wire.job import Job, State
-from flagplot_wire.text import clean
+from flagplot_wire.text import clean, fit, width
+
+MOST = (14, 10, 10)
+"""Cells of name, owner and state at most: with the longest effect a line fits 80 columns. An id is never cut."""
 
 
 def effect(verb: str, job: Job) -> str:
     """What `cancel`, `hold`, `release` or `requeue` does to a job in the state it is in."""
     state = job.status.state
     if state.ended and verb != "requeue":
-        return "has ended: nothing happens"
+        return "nothing: has ended"
     match verb:
         case "hold" if state is not State.PENDING:
-            return "has started: cannot be held"
+            return "cannot: has started"
         case "hold":
-            return "is held already" if job.spec.hold else "will wait until it is released"
+            return "nothing: is held" if job.spec.hold else "waits until released"
         case "release":
-            return "may start" if job.spec.hold else "is not held: nothing happens"
+            return "may start" if job.spec.hold else "nothing: is not held"
         case "requeue":
-            return "waits already: nothing happens" if state is State.PENDING else "stops and waits to start anew"
+            if state is State.PENDING:
+                return "nothing: waits already"
+            return "waits again" if state.ended else "stops and waits again"
     return "never starts" if state is State.PENDING else "stops"
 
 
-def line(verb: str, job: Job) -> str:
-    """A job as a question lists it: id, name, owner, state, what will happen."""
-    name, user = clean(job.spec.name), clean(job.user)
-    return f"{job_target(job)}  {name}  {user}  {job.status.state}  → {effect(verb, job)}"
+def lines(verb: str, targets: Mapping[str, Job | None]) -> list[str]:
+    """Targets as a question lists them, in columns: id, name, owner, state, what will happen; unknown ones by id."""
+    rows = {
+        target: (job_target(job), clean(job.spec.name), clean(job.user), state_look(job).word)
+        for target, job in targets.items()
+        if job is not None
+    }
+    longest = [max(map(width, column)) for column in zip(*rows.values(), strict=True)]
+    widths = [*longest[:1], *map(min, longest[1:], MOST)]
+    return [
+        "  ".join([*map(fit, rows[target], widths), f"→ {effect(verb, job)}"]) if job is not None else target
+        for target, job in targets.items()
+    ]

@@ -36,16 +36,15 @@ _FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Tests that must all hold, and words that must all be in the text; empty matches every job. `reads` tells that a test looks at the text, `timed`
-    that it looks at the clock, so that a minute later others may match."""
+    """Tests that must all hold, and words that must all be in the text; without any every job matches. `timed` tells that
+    a test looks at the clock, so that a minute later others may match."""
 
     tests: tuple[Test, ...]
     words: tuple[str, ...] = ()
-    reads: bool = False
     timed: bool = False
 
     def matches(self, job: Job, text: str = "") -> bool:
-        """True when the job passes every test; `text` is its `searched_text` where `reads`."""
+        """True when the job passes every test; `text` is its `searched_text`, for what looks at it."""
         return all(word in text for word in self.words) and all(test(job, text) for test in self.tests)
 
     @property
@@ -66,7 +65,7 @@ def parse_filter(text: str, me: str = "", now: int = 0) -> Filter:
     `now` is epoch seconds, for ages."""
     tests: list[Test] = []
     words: list[str] = []
-    reads = timed = fuzzy = False
+    timed = fuzzy = False
     for token in text.split():
         if token == "-f":
             fuzzy = True
@@ -81,26 +80,21 @@ def parse_filter(text: str, me: str = "", now: int = 0) -> Filter:
             continue
         timed |= found is not None and found[1] in ("age", "time")
         test = _compare_test(found, now) if found else _word_test(body, me, fuzzy)
-        reads |= not found and not _is_field(body)
         if test is not None:
             tests.append(_not(test) if negated else test)
-    return Filter(tuple(tests), tuple(words), reads or bool(words), timed)
+    return Filter(tuple(tests), tuple(words), timed)
 
 
 def narrowing(before: str, after: str) -> str | None:
     """The filter that the matches of `before` must still pass to be those of `after`; None when others may match too."""
-    if not before or not after.startswith(before):
+    if not before or not after.startswith(before) or "-f" in before.split():
         return None
     added = after[len(before) :]
     if added.startswith(" "):
-        return added if "-f" not in before.split() else None
-    last = after[after.rfind(" ") + 1 :] if " " not in added else ""
-    plain = parse_filter(last)
-    return (
-        last
-        if plain.words and parse_filter(before[before.rfind(" ") + 1 :]).words and " -f" not in f" {before}"
-        else None
-    )
+        return added
+    # A longer word is in fewer texts; a longer field, pattern or number may match others.
+    stem, last = before.rpartition(" ")[2], after.rpartition(" ")[2]
+    return last if " " not in added and parse_filter(stem).words and parse_filter(last).words else None
 
 
 def _not(test: Test) -> Test:

@@ -209,7 +209,7 @@ def _holders(node: NodeFact, fact: GpuFact) -> list[Piece]:
     for process in fact.outsiders:
         who = clean(process.user) or "?"
         memory = "? MiB" if process.memory_mib is None else f"{process.memory_mib} MiB"
-        pieces.append((f"! outsider {who} pid {process.pid} {memory} {clean(process.command)[:12]} ", "bad"))
+        pieces.append((f"! {who} pid {process.pid} {memory} {clean(process.command)[:12]} ", "bad"))
     for share in fact.shares:
         part = "" if share.shards == fact.gpu.shards else f" {share.shards}/{fact.gpu.shards}"
         pieces.append((f"{share.display_id} {clean(share.user)}{part} ", f"owner:{share.user}"))

@@ -60,7 +60,6 @@ def test_a_name_is_one_word(name: str) -> None:
 
 
 def test_the_file_is_the_person_s_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("FLAGPLOT_CONFINED", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert load_views() == Views()
     views = Views(QueueSpec(columns=("name", "id")), {"mine": QueueSpec("user:me", "age")})

@@ -82,7 +82,8 @@ def test_what_is_well_and_what_is_wrong_are_told_apart_by_colour_blind_eyes(name
 
 def test_high_contrast_is_seven_to_one() -> None:
     theme = theming.load("contrast", NONE)
-    styles = [*theme.states.values(), *(theme.roles[role] for role in ("dim", "good", "warning", "bad", "key"))]
+    roles = ("dim", "placeholder", "good", "warning", "bad", "key")
+    styles = [*theme.states.values(), *theme.owners, *(theme.roles[role] for role in roles)]
     for background in (theme.textual_theme.background, theme.textual_theme.panel):
         assert background and all(contrast(style, background) >= 7.0 for style in styles)
 

@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from flagplot.client.mirror import Mirror
+from flagplot.tui import commands
 from flagplot.tui.app import FlagplotApp
 from flagplot.tui.screens.confirm import ConfirmDialog, Popup
 from flagplot.tui.screens.drain import DrainDialog
@@ -146,7 +147,7 @@ async def test_drain_dialog_checks_typed_host_lists() -> None:
     app, channel = make()
     async with app.run_test(size=(100, 30)) as pilot:
         await until(pilot, lambda: app.active_view)
-        app.open_drain([])
+        commands.open_drain(app, [])
         await until(pilot, lambda: isinstance(app.screen, DrainDialog) and app.screen.query("#drain-error"))
         await pilot.pause()
         for text, says in (("gpu[01-", "host"), ("gpu77", "no node gpu77"), ("gpu06", "No job runs there")):
@@ -234,7 +235,7 @@ async def test_gpus_filter_sort_and_open() -> None:
         assert isinstance(gpus, GpusView) and len(gpus.table.keys) == 88
         await pilot.press("x")
         await until(pilot, lambda: len(gpus.table.keys) == 1)
-        assert "outsider root" in screen_text(app)
+        assert "! root pid 999" in screen_text(app)
         await pilot.press("escape", "f")
         await until(pilot, lambda: 20 < len(gpus.table.keys) < 60)
         await pilot.press("escape", "o", "o", "o", "o")

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
 from support import sample_cluster as sample
 from textual.pilot import Pilot
 
 from flagplot.tui.app import FlagplotApp
+from flagplot.tui.screens.columns import ColumnsDialog
 from flagplot.tui.screens.queue import QueueView
-
-
-@pytest.fixture(autouse=True)
-def own_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("FLAGPLOT_CONFINED", raising=False)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+from flagplot.view.queue import COLUMNS
+from flagplot_wire.events import Event, JobsForgotten
+from flagplot_wire.ids import JobNumber
+from flagplot_wire.replies import EventsPushed
 
 
 def make() -> FlagplotApp:
@@ -60,3 +56,30 @@ async def test_views_and_columns_are_there_again_in_the_next_cockpit() -> None:
         assert queue.spec.filter == "" and queue.spec.columns[0] == "id"
         await keys(pilot, "colon", *"view bobs", "enter")
         assert queue.spec.filter == "user:bob"
+
+
+async def test_zero_takes_the_columns_that_fit() -> None:
+    app = make()
+    async with app.run_test(size=(80, 24)) as pilot:
+        queue = await queue_of(app, pilot)
+        fitting = [column.key for column, _ in queue.table.columns]
+        await keys(pilot, "c", "J", "space", "0")
+        assert isinstance(app.screen, ColumnsDialog) and "[x]" in str(app.screen.body())
+        boxes = [line for line in str(app.screen.body()).splitlines() if "[x]" in line]
+        assert len(boxes) == len(fitting) < len(COLUMNS)
+        await keys(pilot, "enter")
+        assert queue.spec.columns == () and [column.key for column, _ in queue.table.columns] == fitting
+
+
+async def test_no_shell_in_the_neighbour_of_a_job_that_went() -> None:
+    app = make()
+    async with app.run_test(size=(80, 24)) as pilot:
+        queue = await queue_of(app, pilot)
+        gone = queue.table.cursor_key
+        assert gone is not None
+        app.mirror.take(EventsPushed((Event(app.mirror.seq + 1, sample.NOW, JobsForgotten((JobNumber(gone),))),)))
+        app.show_now()
+        await keys(pilot, "s")
+        assert [note.message for note in app._notifications][-1].startswith("The job under the cursor is gone")
+        await keys(pilot, "s")
+        assert [note.message for note in app._notifications][-1] == "Not connected to the controller"

@@ -47,7 +47,7 @@ def test_rows_tell_holders_shares_free_outsiders_and_faults(fleet: Fleet) -> Non
     assert row(fleet, "gpu01", 3)["holders"].strip() == "40 alice"
     assert row(fleet, "gpu06", 0)["holders"] == "free" and row(fleet, "gpu06", 0)["shards"] == "░" * 8
     outsider = row(fleet, "gpu06", 7)["holders"]
-    assert "! outsider root pid 999 2048 MiB" in outsider and "\x1b" not in outsider
+    assert "! root pid 999 2048 MiB" in outsider and "\x1b" not in outsider
     assert "Xid 79" in row(fleet, "gpu09", 5)["holders"]
     assert row(fleet, "gpu10", 0)["holders"] == "-  node drained"
 

@@ -16,7 +16,8 @@ from flagplot.view.queue import COLUMNS, SORTS, QueueSpec
 
 
 class ColumnsDialog(ModalScreen[QueueSpec]):
-    """Enter takes and saves what was chosen, Esc leaves all as it was; `shown` are the columns on screen now."""
+    """Enter takes and saves what was chosen, Esc leaves all as it was. `fitting` are the columns that the width allows,
+    which are those on screen until some are chosen."""
 
     DEFAULT_CSS = """
     ColumnsDialog { align: center middle; }
@@ -40,11 +41,11 @@ class ColumnsDialog(ModalScreen[QueueSpec]):
         Binding("up,k", "move(-1)", "Up", show=False),
     ]
 
-    def __init__(self, spec: QueueSpec, shown: list[str]) -> None:
+    def __init__(self, spec: QueueSpec, fitting: list[str]) -> None:
         super().__init__()
         self._titles = {column.key: column.title for column in COLUMNS}
-        self._spec = spec
-        self._on = list(spec.columns or shown)
+        self._spec, self._fitting = spec, fitting
+        self._on = list(spec.columns or fitting)
         self._keys = [*self._on, *(column.key for column in COLUMNS if column.key not in self._on)]
         self._at, self._chosen = 0, bool(spec.columns)
 
@@ -106,7 +107,7 @@ class ColumnsDialog(ModalScreen[QueueSpec]):
 
     def action_default(self) -> None:
         """The columns that fit the terminal, in their order."""
-        self._on = [column.key for column in COLUMNS if column.from_width < 1_000]
+        self._on = list(self._fitting)
         self._keys, self._chosen, self._at = [column.key for column in COLUMNS], False, 0
         self._draw()
 

@@ -24,7 +24,7 @@ class ConfirmDialog(ModalScreen[bool]):
     DEFAULT_CSS = """
     ConfirmDialog { align: center middle; }
     ConfirmDialog > Vertical {
-        width: 68; max-width: 95%; height: auto; max-height: 90%;
+        width: 76; max-width: 95%; height: auto; max-height: 90%;
         border: round $primary; padding: 0 1; background: $surface;
     }
     ConfirmDialog.-destructive > Vertical { border: round $error; }

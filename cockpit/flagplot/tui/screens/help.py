@@ -14,9 +14,10 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from flagplot.tui.widgets.hints import key_name
+from flagplot_wire.text import fit, width
 
-WORDS = 45
-"""Cells for what a key does; longer words go on below."""
+ROOM = 63
+"""Cells for keys and what they do; longer words go on below."""
 
 
 def help_rows(bindings: Sequence[ActiveBinding]) -> list[tuple[str, str, str]]:
@@ -67,7 +68,7 @@ class HelpScreen(ModalScreen[None]):
     def body(self, wanted: str) -> Content:
         """The keys that match."""
         parts: list[str | tuple[str, str]] = []
-        last = ""
+        last, wide = "", max((width(keys) for _, keys, _ in self._rows), default=0)
         for where, keys, what in self._rows:
             if wanted.lower() not in f"{keys} {what}".lower():
                 continue
@@ -75,10 +76,10 @@ class HelpScreen(ModalScreen[None]):
                 parts.append(("\n" if last else "", ""))
                 parts.append((f"{where}\n", "bold $accent"))
                 last = where
-            first, *rest = wrap(what, WORDS) or [""]
-            parts.append((f"  {keys:<18}", "bold"))
+            first, *rest = wrap(what, ROOM - wide) or [""]
+            parts.append((f"  {fit(keys, wide)}", "bold"))
             parts.append(f" {first}\n")
-            parts.extend(f"{'':<21}{more}\n" for more in rest)
+            parts.extend(f"{'':<{wide + 3}}{more}\n" for more in rest)
         return Content.assemble(*parts) if parts else Content("No key matches")
 
     def on_input_changed(self, event: Input.Changed) -> None:

@@ -10,6 +10,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 
 from flagplot.client.mirror import Mirror
+from flagplot.tui import commands
 from flagplot.tui.main_view import MainView
 from flagplot.tui.screens.nodes import confirm_resume
 from flagplot.tui.widgets.pieces import PieceLine, PiecePane, PieceTable
@@ -150,7 +151,7 @@ class NodeView(MainView):
 
     def action_drain(self) -> None:
         """Ask for the reason, then drain."""
-        self.cockpit.open_drain([self.node_name])
+        commands.open_drain(self.cockpit, [self.node_name])
 
     def action_resume(self) -> None:
         """Give it back, after asking."""

@@ -11,6 +11,7 @@ from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
 from flagplot.client.mirror import Mirror
+from flagplot.tui import commands
 from flagplot.tui.list_view import SortedView
 from flagplot.tui.main_view import MainView
 from flagplot.tui.screens.confirm import ConfirmDialog
@@ -233,7 +234,7 @@ class NodesView(SortedView[NodeSpec]):
 
     def action_drain(self) -> None:
         """Ask for the reason, then drain."""
-        self.cockpit.open_drain(self.chosen())
+        commands.open_drain(self.cockpit, self.chosen())
 
     def action_resume(self) -> None:
         """Give nodes back, after asking."""
@@ -254,7 +255,7 @@ def confirm_resume(view: MainView, names: list[str]) -> None:
 
     def go(yes: bool | None) -> None:
         if yes:
-            app.resume_nodes(drained)
+            commands.resume_nodes(app, drained)
 
     lines = []
     for name in drained:

@@ -22,6 +22,7 @@ from flagplot.view.queue import SORT_ORDER, QueueSpec, cells, columns_for, job_t
 from flagplot.view.saved import Views, check_name
 from flagplot_wire.errors import Refused
 from flagplot_wire.ids import JobNumber
+from flagplot_wire.job import Job
 from flagplot_wire.text import clean, counted
 
 
@@ -41,7 +42,7 @@ class QueueView(SortedView[QueueSpec]):
             "app.filter",
             "Filter",
             priority=True,
-            tooltip="Filter: words, !not, user: state: part: node: gpu>2",
+            tooltip="Filter: words !not ~regex, user: state: part: node: account: qos:, gpu>2 age>2h",
         ),
         *JOB_ACTIONS,
         Binding("l", "open('output')", "Logs", tooltip="Follow the job's output"),
@@ -128,6 +129,10 @@ class QueueView(SortedView[QueueSpec]):
         jobs = self.cockpit.mirror.jobs
         return [job_target(jobs[JobNumber(key)]) for key in self.table.chosen() if JobNumber(key) in jobs]
 
+    def _under_cursor(self) -> Job | None:
+        key = self.table.cursor_key
+        return self.cockpit.mirror.jobs.get(JobNumber(key)) if key is not None else None
+
     def _moved_away(self) -> bool:
         """True, once and with a word, when the job under the cursor went and another has taken its place."""
         if self.table.marks or not self.table.displaced:
@@ -172,8 +177,7 @@ class QueueView(SortedView[QueueSpec]):
 
     def action_unfold_one(self) -> None:
         """Unfold the array under the cursor, or fold it again; on an element, its array."""
-        key = self.table.cursor_key
-        job = self.cockpit.mirror.jobs.get(JobNumber(key)) if key is not None else None
+        job = self._under_cursor()
         if job is None or not (job.is_array or job.array_index is not None):
             self.cockpit.say("No array under the cursor")
             return
@@ -183,8 +187,8 @@ class QueueView(SortedView[QueueSpec]):
 
     def action_columns(self) -> None:
         """Choose the columns."""
-        shown = [column.key for column, _ in columns_for(self.size.width - 1, self.spec.columns)]
-        self.cockpit.push_screen(ColumnsDialog(self.spec, shown), self._columns_chosen)
+        fitting = [column.key for column, _ in columns_for(self.size.width - 1)]
+        self.cockpit.push_screen(ColumnsDialog(self.spec, fitting), self._columns_chosen)
 
     def _columns_chosen(self, spec: QueueSpec | None) -> None:
         if spec is None:
@@ -235,9 +239,9 @@ class QueueView(SortedView[QueueSpec]):
 
     def action_shell(self) -> None:
         """A shell inside the job under the cursor."""
-        key = self.table.cursor_key
-        job = self.cockpit.mirror.jobs.get(JobNumber(key)) if key is not None else None
-        if job is None:
+        if self._moved_away():
+            return
+        if (job := self._under_cursor()) is None:
             self.cockpit.say("No job under the cursor")
         else:
             open_shell(self.cockpit, job_target(job), job.status.state == "RUNNING", job.user)

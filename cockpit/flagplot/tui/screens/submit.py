@@ -48,7 +48,7 @@ class SubmitScreen(ModalScreen[None]):
     SubmitScreen .row > Input, SubmitScreen .row > Select {
         width: 1fr; height: 1; border: none; padding: 0 1; background: $boost;
     }
-    SubmitScreen .row > Select { padding: 0; }
+    SubmitScreen .row > Select { padding: 0 0 0 1; }
     SubmitScreen SelectCurrent { padding: 0 1; background: $boost; border: none; }
     SubmitScreen SelectCurrent Static#label { background: transparent; }
     SubmitScreen .row > Input:focus { background: $primary 30%; }

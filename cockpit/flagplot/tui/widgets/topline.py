@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from rich.cells import cell_len
 from rich.text import Text
 from textual.widget import Widget
 
@@ -63,13 +64,14 @@ class TopLine(Widget):
         if mirror.progress is not None:
             total = f" {mirror.progress.done}/{mirror.progress.total}" if mirror.progress.total else ""
             right.append(f"{clean(mirror.progress.what)}{total}  ", role("warning"))
-        if self.size.width >= 100:
-            right.append(
-                f"{app.running} running · {app.pending} pending · {counted(len(mirror.nodes), 'node')}   ", role("dim")
-            )
-        elif self.size.width >= 72:
-            right.append(f"R {app.running} PD {app.pending}   ", role("dim"))
-        right.append_text(self._connection())
+        connection = self._connection()
+        nodes = counted(len(mirror.nodes), "node")
+        room = self.size.width - left.cell_len - right.cell_len - connection.cell_len
+        for words in (f"{app.running} running · {app.pending} pending · {nodes}", f"R {app.running} PD {app.pending}"):
+            if cell_len(words) + 5 <= room:
+                right.append(f"{words}   ", role("dim"))
+                break
+        right.append_text(connection)
         return self._spread(left, right)
 
     def second(self) -> Text:
@@ -97,10 +99,10 @@ class TopLine(Widget):
         return Text(f"✗ {age} s old, reconnecting ", app.role("bad"))
 
     def _spread(self, left: Text, right: Text) -> Text:
-        room = self.size.width - right.cell_len
-        if left.cell_len > room:
-            left.truncate(max(0, room), overflow="ellipsis")
-        left.pad_right(max(0, room - left.cell_len))
+        room = max(0, self.size.width - right.cell_len)
+        if left.cell_len >= room:
+            left.truncate(max(0, room - 1), overflow="ellipsis")
+        left.pad_right(room - left.cell_len)
         left.append_text(right)
         left.truncate(self.size.width)
         return left
