@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 EXEC_TRIES = 5
@@ -76,6 +77,16 @@ def is_marked(pid: int, markers: tuple[bytes, ...]) -> bool:
         # In the middle of an exec, or a zombie: the environment is empty for a moment, or for good.
         time.sleep(0.001)
     return False
+
+
+def send_signal(pids: Iterable[int], number: int, first: Collection[int] = ()) -> None:
+    """Signal processes, `first` (tasks) before what they started: a shell must not live to tell of its killed child."""
+    for pid in sorted(pids, key=lambda pid: (pid not in first, pid)):
+        try:
+            os.kill(pid, number)
+        except (ProcessLookupError, PermissionError):
+            # Gone meanwhile, or became another user's (sudo): what does not die is told at the end.
+            continue
 
 
 def boot_id() -> str:

@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from flagplot_agent.launch.processes import of_attempt
+from flagplot_agent.launch.processes import of_attempt, send_signal
 from flagplot_agent.launch.spawn import LaunchError, Starting, begin
 from flagplot_agent.steps import protocol
 
@@ -199,11 +199,7 @@ class Stepper:
 
     def send(self, number: int) -> None:
         """A signal to every process."""
-        for pid in self.members() | {pid for pid in self.tasks if pid not in self.roots}:
-            try:
-                os.kill(pid, number)
-            except (ProcessLookupError, PermissionError):
-                continue
+        send_signal(self.members(), number, first=self.roots)
 
     def end(self, kill_wait_s: float) -> None:
         """End everything: SIGTERM, later SIGKILL; a second call can only shorten the wait."""
