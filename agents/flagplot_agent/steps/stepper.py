@@ -8,15 +8,12 @@ for good the tasks are ended.
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import json
 import os
 import selectors
 import signal
 import socket
-import struct
 import sys
-import termios
 import time
 from collections import deque
 from collections.abc import Callable
@@ -25,6 +22,7 @@ from typing import Any
 from flagplot_agent.launch.processes import of_attempt, send_signal
 from flagplot_agent.launch.spawn import LaunchError, Starting, begin
 from flagplot_agent.steps import protocol
+from flagplot_agent.steps.task import Task
 
 PR_SET_CHILD_SUBREAPER = 36
 HELD = 256 * 1024
@@ -32,20 +30,6 @@ HELD = 256 * 1024
 PIECE = 32 * 1024
 DRAIN_S = 30.0
 """For the client to take the last output, when all tasks have ended."""
-
-
-class Task:
-    """One task: its process, the pipes or the terminal that it speaks through."""
-
-    def __init__(self, rank: int, local: int) -> None:
-        self.rank = rank
-        self.local = local
-        self.pid = 0
-        self.stdin = -1
-        self.waiting: deque[bytes] = deque()
-        self.closing = False
-        self.outputs: dict[int, bytes] = {}
-        """Descriptor → kind of message."""
 
 
 class Stepper:
@@ -84,8 +68,8 @@ class Stepper:
     def run(self) -> None:
         """Start everything, and work until all has ended and is told."""
         try:
-            for local, task in enumerate(self.recipe["tasks"]):
-                self.start(local, task)
+            for plan in self.recipe["tasks"]:
+                self.start(plan)
         except OSError as wrong:
             self.fail(f"cannot start a process: {wrong.strerror}")
         while self.tasks or self.starting:
@@ -123,14 +107,12 @@ class Stepper:
         """True while a task's output may still hold something."""
         return any(task.outputs for task in self.everyone)
 
-    def start(self, local: int, plan: dict[str, Any]) -> None:
+    def start(self, plan: dict[str, Any]) -> None:
         """Fork one task with its pipes, or its terminal."""
-        task = Task(plan["rank"], local)
-        theirs = self.terminal(task) if self.recipe["pty"] else self.pipes(task, plan)
+        task, recipe = Task(plan["rank"]), self.recipe
+        theirs = task.open_terminal(recipe) if recipe["pty"] else task.open_pipes(recipe, plan)
         try:
-            starting = begin(
-                {**self.recipe, "cpus": plan["cpus"]}, {**plan, "descriptors": theirs}, self.recipe["joins"]
-            )
+            starting = begin({**recipe, "cpus": plan["cpus"]}, {**plan, "descriptors": theirs}, recipe["joins"])
         finally:
             for descriptor in {one for one in theirs if one >= 0}:
                 os.close(descriptor)
@@ -140,33 +122,6 @@ class Stepper:
         self.roots.add(starting.pid)
         self.starting[starting] = task
         self.selector.register(starting.channel, selectors.EVENT_READ, lambda: self.advance(starting))
-
-    def terminal(self, task: Task) -> list[int]:
-        """A pty for the task: it gets the slave, we keep the master."""
-        master, slave = os.openpty()
-        os.set_inheritable(slave, False)
-        resize(master, self.recipe["rows"], self.recipe["columns"])
-        if os.getuid() == 0:
-            os.fchown(slave, self.recipe["uid"], -1)
-            os.fchmod(slave, 0o620)
-        os.set_blocking(master, False)
-        task.stdin = os.dup(master)
-        os.set_blocking(task.stdin, False)
-        task.outputs[master] = b"o"
-        return [slave, slave, slave]
-
-    def pipes(self, task: Task, plan: dict[str, Any]) -> list[int]:
-        """Pipes for what has no file; -1 stands for a file that the task opens itself."""
-        theirs = [-1, -1, -1]
-        if not plan["stdin"] and self.recipe["input"] in ("all", str(task.rank)):
-            theirs[0], task.stdin = os.pipe2(os.O_CLOEXEC)
-            os.set_blocking(task.stdin, False)
-        for place, name, kind in ((1, "stdout", b"o"), (2, "stderr", b"e")):
-            if not plan[name] and not (name == "stderr" and plan["stdout"]):
-                ours, theirs[place] = os.pipe2(os.O_CLOEXEC)
-                os.set_blocking(ours, False)
-                task.outputs[ours] = kind
-        return theirs
 
     def advance(self, starting: Starting) -> None:
         """A task has news of its start."""
@@ -382,7 +337,7 @@ class Stepper:
         if kind == b"i":
             for task in self.everyone:
                 if task.stdin >= 0:
-                    task.waiting.append(content) if content else setattr(task, "closing", True)
+                    task.give(content)
                     self.feed(task)
         elif kind == b"c":
             command = json.loads(content)
@@ -395,23 +350,13 @@ class Stepper:
                     self.end(float(command.get("kill_wait_s", self.recipe["kill_wait_s"])))
                 case "resize" if self.recipe["pty"]:
                     for task in self.everyone:
-                        for descriptor in task.outputs:
-                            resize(descriptor, int(command["rows"]), int(command["columns"]))
+                        task.resize(int(command["rows"]), int(command["columns"]))
 
     def feed(self, task: Task) -> None:
         """Write what the task takes of its input."""
         if task.stdin < 0:
             return
-        try:
-            while task.waiting:
-                sent = os.write(task.stdin, task.waiting[0])
-                if sent < len(task.waiting[0]):
-                    task.waiting[0] = task.waiting[0][sent:]
-                else:
-                    task.waiting.popleft()
-        except BlockingIOError:
-            pass
-        except OSError:
+        if not task.feed():
             self.close_input(task)
             return
         registered = task.stdin in self.selector.get_map()
@@ -427,16 +372,8 @@ class Stepper:
         """The task reads no more, or there is no more to read."""
         if task.stdin in self.selector.get_map():
             self.selector.unregister(task.stdin)
-        os.close(task.stdin)
-        task.stdin = -1
-        task.waiting.clear()
+        task.close_input()
         self.watch_client()
-
-
-def resize(terminal: int, rows: int, columns: int) -> None:
-    """Tell a terminal its size; what runs in it gets SIGWINCH."""
-    size = struct.pack("HHHH", min(max(rows, 1), 65_535), min(max(columns, 1), 65_535), 0, 0)
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, size)
 
 
 def main() -> None:
