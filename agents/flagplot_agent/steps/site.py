@@ -53,14 +53,13 @@ def add_site(environment: dict[str, str], config: Config) -> None:
 
 
 class NodeDoor:
-    """The node's socket."""
+    """The node's socket. `uid_of` tells the uid that a job runs as here; None where it does not run."""
 
-    def __init__(self, folder: Path, streams: Streams) -> None:
+    def __init__(self, folder: Path, streams: Streams, uid_of: Callable[[int], int | None]) -> None:
         self._folder = folder
         self._streams = streams
+        self._uid_of = uid_of
         self._server: asyncio.Server | None = None
-        self.uid_of: Callable[[int], int | None] = lambda _number: None
-        """The uid that a job runs as here; None where it does not run."""
 
     async def open(self) -> None:
         """Write the commands, listen. Where the path is too long for a socket, jobs do without."""
@@ -98,7 +97,7 @@ class NodeDoor:
                 return
             sock = writer.get_extra_info("socket")
             _, uid, _ = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
-            if self.uid_of(int(number)) != uid:
+            if self._uid_of(int(number)) != uid:
                 log.warning("uid %d asked to be served as job %s, which is not theirs here", uid, number)
                 return
             stream = self._streams.begin(lambda one: ServeClient(one, JobNumber(int(number))))
