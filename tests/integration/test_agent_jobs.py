@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import pwd
-import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from support.agent_fake_controller import Rig, alive, part, until
+from support.agent_fake_controller import Rig, alive, opened_rig, part, until
 
 from flagplot_wire import agentlink as al
 from flagplot_wire.alloc import Allocation, GpuPart
@@ -26,13 +24,9 @@ ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="needs root to become an
 
 @pytest.fixture
 async def rig() -> AsyncIterator[Rig]:
-    folder = Path(tempfile.mkdtemp(prefix="flagplot-a-"))
-    made = Rig(folder)
-    await made.controller.open()
-    await made.start()
-    yield made
-    await made.close()
-    shutil.rmtree(folder)
+    async with opened_rig() as made:
+        await made.start()
+        yield made
 
 
 def mentions(text: str) -> list[int]:
