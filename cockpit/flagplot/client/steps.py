@@ -47,19 +47,21 @@ class StepClient:
 
     async def start(self, job: str, spec: StepSpec, as_owner: bool = False) -> Step:
         """Start it; raises `Refused`."""
-        streams = self._connection.streams
-        self._first = streams.reserve()
         self.kill_on_bad_exit = spec.kill_on_bad_exit
-        reply = await Calls(self._connection).start_step(StartStep(job, spec, self._first, as_owner))
-        self.step = reply.step
-        self._streams = [streams.at(self._first + place) for place in range(len(reply.step.parts))]
-        return reply.step
+        return await self._connect(lambda first: StartStep(job, spec, first, as_owner))
 
     async def watch(self, job: str, step: int) -> Step:
         """Watch a running step instead (-1: the last one); raises `Refused`."""
+        return await self._connect(lambda first: WatchStep(job, step, first))
+
+    async def _connect(self, ask: Callable[[int], StartStep | WatchStep]) -> Step:
         streams = self._connection.streams
         self._first = streams.reserve()
-        reply = await Calls(self._connection).start_step(WatchStep(job, step, self._first))
+        try:
+            reply = await Calls(self._connection).start_step(ask(self._first))
+        except BaseException:
+            streams.release(self._first)
+            raise
         self.step = reply.step
         self._streams = [streams.at(self._first + place) for place in range(len(reply.step.parts))]
         return reply.step

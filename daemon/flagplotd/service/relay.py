@@ -150,10 +150,8 @@ class ClientStreams:
         self.send = send
         self.relays: dict[int, Relay] = {}
 
-    def open(self, number: int, node: NodeStreams | None, name: str) -> int:
+    def open(self, number: int, node: NodeStreams) -> int:
         """Connect stream `number` of the client to a node; returns the node's number for it. Raises `Refused`."""
-        if node is None:
-            raise Refused("unavailable", f"node {name} is not connected", "try again when it is back")
         if number in self.relays or not 0 < number < 2**31:
             raise Refused("bad_request", f"stream {number} is open already")
         if len(self.relays) >= ws.MAX_STREAMS:
