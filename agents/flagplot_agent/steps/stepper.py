@@ -21,8 +21,9 @@ from typing import Any
 
 from flagplot_agent.launch.processes import of_attempt, send_signal
 from flagplot_agent.launch.spawn import LaunchError, Starting, begin
-from flagplot_agent.steps import protocol
 from flagplot_agent.steps.task import Task
+from flagplot_wire import step_messages
+from flagplot_wire.errors import Refused
 
 PR_SET_CHILD_SUBREAPER = 36
 HELD = 256 * 1024
@@ -38,7 +39,7 @@ class Stepper:
     def __init__(self, recipe: dict[str, Any], client: socket.socket) -> None:
         self.recipe = recipe
         self.client: socket.socket | None = client
-        self.reader = protocol.Reader()
+        self.reader = step_messages.Reader()
         self.out: deque[bytes] = deque()
         self.held = 0
         self.selector = selectors.DefaultSelector()
@@ -81,7 +82,7 @@ class Stepper:
         os.close(1)
         self.give_up_at = time.monotonic() + DRAIN_S
         self.drain(self.open_outputs)
-        self.tell(protocol.news(event="ended", **end))
+        self.tell(step_messages.news(event="ended", **end))
         self.drain(lambda: bool(self.out))
 
     def drain(self, wanted: Callable[[], bool]) -> None:
@@ -136,7 +137,7 @@ class Stepper:
             return
         for descriptor in task.outputs:
             self.listen(task, descriptor)
-        self.tell(protocol.news(event="started", rank=task.rank, pid=task.pid))
+        self.tell(step_messages.news(event="started", rank=task.rank, pid=task.pid))
         self.feed(task)
 
     def fail(self, message: str) -> None:
@@ -144,7 +145,7 @@ class Stepper:
         if self.cause != "launch_failed":
             self.cause, self.message = "launch_failed", message.removeprefix("user: ")
             self.exit_code = max(self.exit_code, 127 if message.startswith("user: ") else 126)
-            self.tell(protocol.news(event="failed", message=self.message))
+            self.tell(step_messages.news(event="failed", message=self.message))
         self.send(signal.SIGKILL)
 
     def members(self) -> set[int]:
@@ -224,7 +225,7 @@ class Stepper:
         if self.cause != "launch_failed" and code > self.exit_code and not culled:
             self.exit_code, self.signal = code, number
         if self.cause != "launch_failed":
-            self.tell(protocol.news(event="exited", rank=task.rank, code=code, signal=number))
+            self.tell(step_messages.news(event="exited", rank=task.rank, code=code, signal=number))
         if code and self.tasks and self.recipe["kill_on_bad_exit"] and self.kill_at is None:
             self.culled = True
             self.send(signal.SIGTERM)
@@ -254,7 +255,7 @@ class Stepper:
         except OSError:
             data = b""
         if data:
-            self.tell(protocol.output(task.outputs[descriptor], task.rank, data))
+            self.tell(step_messages.output(task.outputs[descriptor], task.rank, data))
             return True
         if descriptor in self.selector.get_map():
             self.selector.unregister(descriptor)
@@ -305,8 +306,13 @@ class Stepper:
         if data == b"":
             self.client_gone()
             return
-        for kind, content in self.reader.feed(data or b""):
-            self.obey(kind, content)
+        try:
+            for kind, content in self.reader.feed(data or b""):
+                self.obey(kind, content)
+        except (Refused, ValueError, KeyError, TypeError) as wrong:
+            print(f"the client speaks something else: {wrong!r}", file=sys.stderr)
+            self.client_gone()
+            return
         if self.held < HELD // 2:
             self.listen_again()
         self.watch_client()

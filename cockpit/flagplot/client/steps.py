@@ -1,13 +1,9 @@
-"""A step as its client sees it: input to the tasks, their output back, signals, and the exit code.
-
-What travels inside the streams is described where the nodes' form of it is, in `flagplot_agent.steps.protocol`.
-"""
+"""A step as its client sees it: input to the tasks, their output back, signals, and the exit code."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -16,18 +12,11 @@ from flagplot.client.connection import Connection
 from flagplot.client.streams import ByteStream
 from flagplot_wire.errors import Refused
 from flagplot_wire.requests import StartStep, WatchStep
+from flagplot_wire.step_messages import Reader, message, rank_of
 from flagplot_wire.steps import Step, StepSpec
 
-_HEAD = struct.Struct(">cI")
-_RANK = struct.Struct(">I")
-MAX_MESSAGE = 1 << 20
 Output = Callable[[bool, int, bytes], None]
 """Takes (is it standard error, rank, bytes)."""
-
-
-def message(kind: bytes, data: bytes) -> bytes:
-    """One message to a node."""
-    return _HEAD.pack(kind, len(data)) + data
 
 
 class StepClient:
@@ -80,19 +69,11 @@ class StepClient:
         return self.exit_code
 
     async def _hear(self, node: str, stream: ByteStream) -> None:
-        buffer = bytearray()
+        reader = Reader()
         ended = False
         try:
             while not ended and (data := await stream.read()):
-                buffer += data
-                while len(buffer) >= _HEAD.size:
-                    kind, length = _HEAD.unpack_from(buffer)
-                    if length > MAX_MESSAGE:
-                        raise Refused("protocol", f"node {node} sent a message of {length} bytes")
-                    if len(buffer) < _HEAD.size + length:
-                        break
-                    content = bytes(buffer[_HEAD.size : _HEAD.size + length])
-                    del buffer[: _HEAD.size + length]
+                for kind, content in reader.feed(data):
                     ended |= self._take(node, kind, content)
         except Refused as refused:
             self._told(f"{node}: {refused.message}")
@@ -101,7 +82,7 @@ class StepClient:
 
     def _take(self, node: str, kind: bytes, content: bytes) -> bool:
         if kind in (b"o", b"e"):
-            self._output(kind == b"e", _RANK.unpack_from(content)[0], content[_RANK.size :])
+            self._output(kind == b"e", *rank_of(content))
             return False
         if kind != b"n":
             return False
