@@ -177,7 +177,7 @@ class NodeClient:
 
     def __init__(self, node: NodeStreams, number: int) -> None:
         self._changed = asyncio.Event()
-        self._end = End(number, node.send, self._changed.set)
+        self._end = End(number, node.send, self._changed)
         self._out = bytearray()
         self._node = node
         node.takers[number] = self._arrived
@@ -195,15 +195,10 @@ class NodeClient:
 
     async def read(self) -> bytes:
         """Some bytes; empty at the end."""
-        while True:
-            try:
-                data = self._end.take()
-            except Refused:
-                return b""
-            if data is not None:
-                return data
-            self._changed.clear()
-            await self._changed.wait()
+        try:
+            return await self._end.read()
+        except Refused:
+            return b""
 
     def write(self, data: bytes) -> None:
         """Send without waiting."""
@@ -213,10 +208,9 @@ class NodeClient:
     async def drain(self) -> None:
         """Wait until the other side keeps up."""
         while len(self._out) > ws.WINDOW and not self._end.over:
-            self._changed.clear()
-            await self._changed.wait()
+            await self._end.change()
 
     def close(self) -> None:
         """End the connection."""
         self._end.close()
-        self._node.takers.pop(self._end.stream, None)
+        self._node.takers.pop(self._end.number, None)
