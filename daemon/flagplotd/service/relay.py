@@ -188,7 +188,9 @@ class NodeClient:
 
     def _flush(self) -> None:
         try:
-            del self._out[: self._end.put(bytes(self._out))]
+            with memoryview(self._out) as waiting:
+                sent = self._end.put(waiting)
+            del self._out[:sent]
         except Refused:
             self._out.clear()
         self._changed.set()
