@@ -7,7 +7,6 @@ for good the tasks are ended.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import selectors
@@ -19,13 +18,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from flagplot_agent.launch.processes import of_attempt, send_signal
+from flagplot_agent.launch.processes import adopt_orphans, exit_of, of_attempt, send_signal, signal_named
 from flagplot_agent.launch.spawn import LaunchError, Starting, begin
 from flagplot_agent.steps.task import Task
 from flagplot_wire import step_messages
 from flagplot_wire.errors import Refused
 
-PR_SET_CHILD_SUBREAPER = 36
 HELD = 256 * 1024
 """Bytes of output that may wait for the client; then the tasks wait too."""
 PIECE = 32 * 1024
@@ -216,9 +214,7 @@ class Stepper:
                     break
         if task.stdin >= 0:
             self.close_input(task)
-        code = os.waitstatus_to_exitcode(status)
-        number = -code if code < 0 else 0
-        code = 128 + number if number else code
+        code, number = exit_of(status)
         self.cpu_ms += int((usage.ru_utime + usage.ru_stime) * 1000)
         self.memory_peak_mib = max(self.memory_peak_mib, usage.ru_maxrss // 1024)
         culled = self.culled and number in (signal.SIGTERM, signal.SIGKILL)
@@ -349,8 +345,8 @@ class Stepper:
             command = json.loads(content)
             match command["do"]:
                 case "signal":
-                    number = getattr(signal, f"SIG{str(command['signal']).removeprefix('SIG')}", None)
-                    if isinstance(number, signal.Signals):
+                    number = signal_named(str(command["signal"]))
+                    if number is not None:
                         self.send(number)
                 case "end":
                     self.end(float(command.get("kill_wait_s", self.recipe["kill_wait_s"])))
@@ -384,7 +380,7 @@ class Stepper:
 
 def main() -> None:
     """Read the recipe from the descriptor named by the argument, run it."""
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    adopt_orphans()
     with open(int(sys.argv[1]), encoding="utf-8") as file:
         recipe = json.load(file)
     client = socket.socket(fileno=os.dup(0))
