@@ -18,6 +18,7 @@ import msgspec
 
 from flagplot_agent.access import AccessDoor
 from flagplot_agent.attempts import Attempts
+from flagplot_agent.background import Background
 from flagplot_agent.config import Config
 from flagplot_agent.guarding import guard_shares
 from flagplot_agent.health.watch import Watch
@@ -65,7 +66,7 @@ class Agent:
         self.leaving = asyncio.Event()
         self.heard = time.monotonic()
         self.keeper = KeeperLine(config.folder, self.keeper_said)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.background = Background()
         self.steps = Steps(self)
         self.streams = Streams(self.serve_stream)
         self.door = NodeDoor(config.folder, self.streams, self.attempts.uid_of)
@@ -78,11 +79,7 @@ class Agent:
         self.attempts.read_journal(self.hooks.owed)
         await self.door.open()
         await self.access.open()
-        background = [
-            asyncio.create_task(self.keeper.run()),
-            asyncio.create_task(self.watch_lease()),
-            asyncio.create_task(guard_shares(self, self.config.vram_guard)),
-        ]
+        self.background.start(self.keeper.run(), self.watch_lease(), guard_shares(self, self.config.vram_guard))
         pause = 0.2
         try:
             while not self.leaving.is_set():
@@ -101,8 +98,7 @@ class Agent:
             await self.door.close()
             await self.access.close()
             await self.keeper.leave()
-            for task in background:
-                task.cancel()
+            self.background.cancel()
 
     async def keeper_said(self, event: dict[str, Any]) -> None:
         """Deal with one event of the keeper."""
@@ -111,7 +107,7 @@ class Agent:
             return
         key = key_of(event["name"])
         if event["event"] == "ended":
-            self._spawn(self.ended(event["name"]))
+            self.background.start(self.ended(event["name"]))
         elif key in self.state.running:
             self.attempts.started(key, event)
             await self.tell_started(key)
@@ -121,7 +117,7 @@ class Agent:
         for key in list(self.state.running):
             name = name_of(key)
             if self.journal.end_of(name) is not None:
-                self._spawn(self.ended(name))
+                self.background.start(self.ended(name))
                 continue
             if self.journal.begun_of(name) is None:
                 self.hooks.start(name, self.attempts.start_of(key))
@@ -181,7 +177,7 @@ class Agent:
         async with Link(self.config) as link:
             await link.send(self.hello())
             self.state.told = set(self.state.ended)
-            tasks: list[asyncio.Task[None]] = []
+            background = Background()
             try:
                 async for body in link.frames():
                     if isinstance(body, al.AgentWelcome):
@@ -189,12 +185,12 @@ class Agent:
                             raise Refused("refused", body.refused)
                         self.obey(body.epoch)
                         self.link = link
-                        tasks = [
-                            asyncio.create_task(self.heartbeats(link, body.heartbeat_s)),
-                            asyncio.create_task(self.samples(link, body.sample_s)),
-                            asyncio.create_task(self.watch.run(link.send)),
-                            asyncio.create_task(link.serve_streams(self.streams, body.streams_key)),
-                        ]
+                        background.start(
+                            self.heartbeats(link, body.heartbeat_s),
+                            self.samples(link, body.sample_s),
+                            self.watch.run(link.send),
+                            link.serve_streams(self.streams, body.streams_key),
+                        )
                         log.info("connected to %s, epoch %s", body.cluster, body.epoch)
                         for key in list(self.state.running):
                             await self.tell_started(key)
@@ -204,8 +200,7 @@ class Agent:
                 if self.link is not None:
                     self.heard = time.monotonic() - SILENCE_S
                 self.link = None
-                for task in tasks:
-                    task.cancel()
+                background.cancel()
 
     def obey(self, epoch: Epoch) -> None:
         """Remember the highest epoch; an older controller is refused."""
@@ -279,13 +274,13 @@ class Agent:
                 ends = [(one.number, one.attempt) for one in body.ends]
                 self.attempts.acknowledged(ends, self.config.keep_attempts)
             case al.ReadFile():
-                self._spawn(self.read_file(body))
+                self.background.start(self.read_file(body))
             case al.AckSteps():
                 self.steps.acknowledged(body.ends)
             case al.StopStep() if self.state.obeys(body.epoch):
                 self.steps.stop(body)
             case al.Leave():
-                self._spawn(self.leave(body))
+                self.background.start(self.leave(body))
             case al.Stop() | al.Signal() | al.Extend() if self.state.obeys(body.epoch):
                 await self.control(body)
             case _:
@@ -383,11 +378,6 @@ class Agent:
         self.leaving.set()
         if self.link is not None:
             self.link.close()
-
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 def _stored_epoch(folder: Path) -> int:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import asyncssh
 
+from flagplot_agent.background import Background
 from flagplot_wire import streams as ws
 from flagplot_wire.codec import Decoder, encode
 from flagplot_wire.errors import Refused
@@ -72,7 +73,7 @@ class Streams:
         self._serve = serve
         self._open: dict[int, NodeStream] = {}
         self._process: asyncssh.SSHClientProcess[bytes] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background()
         self._next = 1
 
     def send(self, body: Any) -> None:
@@ -107,7 +108,7 @@ class Streams:
                 stream.arrived(body)
         else:
             stream = self._add(body.stream)
-            self._spawn(self._answer(stream, body))
+            self._background.start(self._answer(stream, body))
 
     def _add(self, number: int) -> NodeStream:
         stream = self._open[number] = NodeStream(number, self.send)
@@ -141,8 +142,3 @@ class Streams:
         """A stream that was opened from here is done with."""
         stream.close()
         self._open.pop(stream.number, None)
-
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
