@@ -279,6 +279,7 @@ async def test_out_of_contact_beyond_the_lease_jobs_end(rig: Rig) -> None:
     await rig.start()
     rig.launch(1, BASH + "sleep 304.25\n")
     await rig.controller.started(1)
+    await until(lambda: mentions("304.25"), 20, "the sleep of the script")
     await rig.controller.close()
     await until(lambda: not mentions("304.25"), 20, "the end of the job")
     await rig.controller.open()
