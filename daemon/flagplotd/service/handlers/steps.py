@@ -31,7 +31,7 @@ async def start(asking: Asking, request: StartStep) -> StepStarted:
         raise Refused("bad_request", "a path, argument or variable holds a NUL byte")
     if size_of(spec) > MAX_SPEC:
         raise Refused("bad_request", "the step's arguments and environment are larger than 2 MiB", "export less")
-    reply = await server.loop.begin_step(st.BeginStep(asking.who, request.job, spec, request.as_owner))
+    reply = await server.loop.answer(st.BeginStep(asking.who, request.job, spec, request.as_owner), StepStarted)
     step = reply.step
     job = server.state.jobs[step.number]
     environment = dict(spec.environment)
@@ -135,7 +135,7 @@ async def steps(asking: Asking, request: GetSteps) -> Steps:
 
 async def cancel(asking: Asking, request: CancelStep) -> Acted:
     """End a step."""
-    return _acted(await asking.server.loop.reply(st.EndStep(asking.who, request.job, request.step)))
+    return await asking.server.loop.answer(st.EndStep(asking.who, request.job, request.step), Acted)
 
 
 async def claim(asking: Asking, request: Claim) -> Acted:
@@ -151,9 +151,4 @@ async def claim(asking: Asking, request: Claim) -> Acted:
 
 async def end_job(asking: Asking, request: EndJob) -> Acted:
     """The client is done with its job."""
-    return _acted(await asking.server.loop.reply(st.EndInteractive(asking.who, request.job, request.exit_code)))
-
-
-def _acted(reply: object) -> Acted:
-    assert isinstance(reply, Acted)
-    return reply
+    return await asking.server.loop.answer(st.EndInteractive(asking.who, request.job, request.exit_code), Acted)
