@@ -12,12 +12,12 @@ import logging
 import os
 import pwd
 import socket
-import struct
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from flagplot_agent.peer import uid_of_peer
 from flagplot_agent.settings import read_settings
 from flagplot_wire.errors import Exit, Refused
 
@@ -25,7 +25,6 @@ log = logging.getLogger("flagplot-agent")
 SOCKET = "access.sock"
 ANSWER_S = 5.0
 MAX_LINE = 64 * 1024
-_CREDENTIALS = struct.Struct("3i")
 
 
 class AccessDoor:
@@ -55,9 +54,7 @@ class AccessDoor:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            sock = writer.get_extra_info("socket")
-            _, uid, _ = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
-            if uid in (0, os.getuid()):
+            if uid_of_peer(writer) in (0, os.getuid()):
                 async with asyncio.timeout(ANSWER_S):
                     wanted = int((await reader.readline()).decode("ascii"))
                     found = self._job_of(wanted)

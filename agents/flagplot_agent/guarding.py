@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flagplot_agent.guard import Action, Policy, Process, Share, Standings, judge
+from flagplot_agent.launch.journal import name_of
 from flagplot_agent.launch.processes import read_process
-from flagplot_agent.state import Key
 from flagplot_agent.telemetry.jobs import job_processes
 from flagplot_wire import agentlink as al
 from flagplot_wire.ids import JobNumber
 
 if TYPE_CHECKING:
+    from flagplot_agent.attempts import Held
     from flagplot_agent.loop import Agent
     from flagplot_agent.telemetry.sampler import JobProcesses, Sampler
 
@@ -28,7 +29,11 @@ async def guard_shares(agent: Agent, policy: Policy) -> None:
     standings: Standings = {}
     while True:
         await asyncio.sleep(EVERY_S)
-        running = {key: held for key, held in agent.held().items() if any(gpu["shards"] < gpu["of"] for gpu in held[1])}
+        running = {
+            key: held
+            for key, held in agent.attempts.held().items()
+            if any(gpu["shards"] < gpu["of"] for gpu in held[1])
+        }
         if not running or agent.sampler.simulated:
             standings = {}
             continue
@@ -42,8 +47,8 @@ async def guard_shares(agent: Agent, policy: Policy) -> None:
             log.exception("could not look after the shares of GPUs")
 
 
-def look(sampler: Sampler, running: dict[Key, tuple[dict[str, Any] | None, list[dict[str, Any]]]]) -> list[Share]:
-    """The shares of what runs now (see `Agent.held`)."""
+def look(sampler: Sampler, running: Held) -> list[Share]:
+    """The shares of what runs now (see `Attempts.held`)."""
     return shares_of(sampler, job_processes(running))
 
 
@@ -69,7 +74,7 @@ def shares_of(sampler: Sampler, jobs: list[JobProcesses]) -> list[Share]:
 async def carry_out(agent: Agent, action: Action) -> None:
     """Tell the owner; a process or a whole attempt is ended by the keeper, which knows what is the job's."""
     log.warning("job %s.%s: %s %s", action.number, action.attempt, action.do, action.message)
-    name = f"{action.number}.{action.attempt}"
+    name = name_of((action.number, action.attempt))
     if action.do == "warn":
         agent.keeper.order(do="say", name=name, text=f"WARNING: {action.message}")
     else:

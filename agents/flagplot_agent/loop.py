@@ -17,23 +17,22 @@ import asyncssh
 import msgspec
 
 from flagplot_agent.access import AccessDoor
+from flagplot_agent.attempts import Attempts
+from flagplot_agent.background import Background
 from flagplot_agent.config import Config
 from flagplot_agent.guarding import guard_shares
 from flagplot_agent.health.watch import Watch
 from flagplot_agent.hooks.hooks import Hooks
-from flagplot_agent.hooks.words import hook_job
 from flagplot_agent.keeperline import KeeperLine
-from flagplot_agent.launch.account import account_of
-from flagplot_agent.launch.containers import contain
-from flagplot_agent.launch.journal import Journal, key_of, write_durably
+from flagplot_agent.launch.journal import Journal, key_of, name_of, write_durably
 from flagplot_agent.launch.output import read_as
-from flagplot_agent.launch.recipe import output_paths, recipe_of
 from flagplot_agent.link import Link
 from flagplot_agent.reaping import Reaper
+from flagplot_agent.starting import write_down
 from flagplot_agent.state import AgentState, Key
 from flagplot_agent.steps.files import serve_file
 from flagplot_agent.steps.ports import serve_port
-from flagplot_agent.steps.site import NodeDoor, add_site
+from flagplot_agent.steps.site import NodeDoor
 from flagplot_agent.steps.steps import Steps
 from flagplot_agent.steps.streams import NodeStream, Streams
 from flagplot_agent.telemetry.inventory import libraries
@@ -42,7 +41,7 @@ from flagplot_agent.telemetry.sampler import Sampler
 from flagplot_wire import PROTOCOL_VERSION, __version__
 from flagplot_wire import agentlink as al
 from flagplot_wire.errors import Refused
-from flagplot_wire.ids import Epoch, JobNumber
+from flagplot_wire.ids import Epoch
 from flagplot_wire.streams import ConnectPort, ConnectStep
 
 log = logging.getLogger("flagplot-agent")
@@ -62,33 +61,25 @@ class Agent:
         self.sampler = sampler
         self.journal = Journal(config.folder / "jobs")
         self.state = AgentState(Epoch(_stored_epoch(config.folder)))
+        self.attempts = Attempts(self.journal, self.state)
         self.link: Link | None = None
         self.leaving = asyncio.Event()
         self.heard = time.monotonic()
         self.keeper = KeeperLine(config.folder, self.keeper_said)
-        self._launches: dict[Key, dict[str, Any]] = {}
-        self._begun: dict[Key, dict[str, Any]] = {}
-        self._standing: dict[Key, dict[str, dict[str, Any]]] = {}
-        """Stops and extensions of what runs, for a keeper that comes after this one."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.background = Background()
         self.steps = Steps(self)
         self.streams = Streams(self.serve_stream)
-        self.door = NodeDoor(config.folder, self.streams)
-        self.door.uid_of = self.uid_of
-        self.access = AccessDoor(config.folder, self.job_of)
+        self.door = NodeDoor(config.folder, self.streams, self.attempts.uid_of)
+        self.access = AccessDoor(config.folder, self.attempts.job_of)
         self.watch = Watch(config)
         self.hooks = Hooks(config.settings.hooks, self.journal, self.order_start, self.why_stopped, self.ended)
 
     async def run(self) -> None:
         """Find or start the keeper, then serve the controller until told to leave."""
-        self.read_journal()
+        self.attempts.read_journal(self.hooks.owed)
         await self.door.open()
         await self.access.open()
-        background = [
-            asyncio.create_task(self.keeper.run()),
-            asyncio.create_task(self.watch_lease()),
-            asyncio.create_task(guard_shares(self, self.config.vram_guard)),
-        ]
+        self.background.start(self.keeper.run(), self.watch_lease(), guard_shares(self, self.config.vram_guard))
         pause = 0.2
         try:
             while not self.leaving.is_set():
@@ -107,24 +98,7 @@ class Agent:
             await self.door.close()
             await self.access.close()
             await self.keeper.leave()
-            for task in background:
-                task.cancel()
-
-    def read_journal(self) -> None:
-        """Take up what an agent before us began."""
-        for name in self.journal.names():
-            key = key_of(name)
-            self._launches[key] = self.journal.start_of(name)
-            begun = self.journal.begun_of(name)
-            if begun is not None:
-                self._begun[key] = begun
-            end = self.journal.end_of(name)
-            if end is None or self.hooks.owed(name, self._launches[key]):
-                self.state.running[key] = begun["started"] if begun else 0
-            else:
-                self.state.end(_end_of(key, end))
-                if self.journal.acknowledged(name):
-                    self.state.acknowledge(*key)
+            self.background.cancel()
 
     async def keeper_said(self, event: dict[str, Any]) -> None:
         """Deal with one event of the keeper."""
@@ -133,22 +107,21 @@ class Agent:
             return
         key = key_of(event["name"])
         if event["event"] == "ended":
-            self._spawn(self.ended(event["name"]))
+            self.background.start(self.ended(event["name"]))
         elif key in self.state.running:
-            self.state.running[key] = event["started"]
-            self._begun[key] = event
+            self.attempts.started(key, event)
             await self.tell_started(key)
 
     async def catch_up(self) -> None:
         """Ends that the keeper journalled while we did not listen; starts that it never got."""
         for key in list(self.state.running):
-            name = f"{key[0]}.{key[1]}"
+            name = name_of(key)
             if self.journal.end_of(name) is not None:
-                self._spawn(self.ended(name))
+                self.background.start(self.ended(name))
                 continue
             if self.journal.begun_of(name) is None:
-                self.hooks.start(name, self._launches[key])
-            for order in self._standing.get(key, {}).values():
+                self.hooks.start(name, self.attempts.start_of(key))
+            for order in self.attempts.standing(key):
                 self.keeper.order(**order)
 
     async def ended(self, name: str) -> None:
@@ -157,23 +130,19 @@ class Agent:
         await self.steps.job_ended(*key)
         found = self.journal.end_of(name)
         if found is not None and key in self.state.running:
-            found = await self.hooks.after(name, self._launches[key], found)
+            found = await self.hooks.after(name, self.attempts.start_of(key), found)
         if found is not None and key not in self.state.ended:
-            self.state.end(_end_of(key, found))
-            self._begun.pop(key, None)
-            self._standing.pop(key, None)
-            await self.send(al.Ended(self.state.ended[key]))
+            await self.send(al.Ended(self.attempts.ended(key, found)))
 
     def order_start(self, name: str, recipe: dict[str, Any]) -> None:
         """Have the keeper start an attempt, and do to it what was ordered meanwhile."""
         self.keeper.order(do="start", name=name, recipe=recipe)
-        for order in self._standing.get(key_of(name), {}).values():
+        for order in self.attempts.standing(key_of(name)):
             self.keeper.order(**order)
 
     def why_stopped(self, name: str) -> str | None:
         """The reason of a stop that stands against an attempt; None where it may go on."""
-        stop = self._standing.get(key_of(name), {}).get("stop")
-        return None if stop is None else str(stop["reason"])
+        return self.attempts.why_stopped(key_of(name))
 
     async def send(self, body: al.FromAgent) -> None:
         """Send while connected; ends are repeated until acknowledged, the rest is in the next hello."""
@@ -199,8 +168,8 @@ class Agent:
 
     def stand(self, key: Key, **order: Any) -> None:
         """Give an order that stays in force whichever keeper is there."""
-        order["name"] = f"{key[0]}.{key[1]}"
-        self._standing.setdefault(key, {})[order["do"]] = order
+        order["name"] = name_of(key)
+        self.attempts.stand(key, order)
         self.keeper.order(**order)
 
     async def serve(self) -> None:
@@ -208,7 +177,7 @@ class Agent:
         async with Link(self.config) as link:
             await link.send(self.hello())
             self.state.told = set(self.state.ended)
-            tasks: list[asyncio.Task[None]] = []
+            background = Background()
             try:
                 async for body in link.frames():
                     if isinstance(body, al.AgentWelcome):
@@ -216,12 +185,12 @@ class Agent:
                             raise Refused("refused", body.refused)
                         self.obey(body.epoch)
                         self.link = link
-                        tasks = [
-                            asyncio.create_task(self.heartbeats(link, body.heartbeat_s)),
-                            asyncio.create_task(self.samples(link, body.sample_s)),
-                            asyncio.create_task(self.watch.run(link.send)),
-                            asyncio.create_task(link.serve_streams(self.streams, body.streams_key)),
-                        ]
+                        background.start(
+                            self.heartbeats(link, body.heartbeat_s),
+                            self.samples(link, body.sample_s),
+                            self.watch.run(link.send),
+                            link.serve_streams(self.streams, body.streams_key),
+                        )
                         log.info("connected to %s, epoch %s", body.cluster, body.epoch)
                         for key in list(self.state.running):
                             await self.tell_started(key)
@@ -231,8 +200,7 @@ class Agent:
                 if self.link is not None:
                     self.heard = time.monotonic() - SILENCE_S
                 self.link = None
-                for task in tasks:
-                    task.cancel()
+                background.cancel()
 
     def obey(self, epoch: Epoch) -> None:
         """Remember the highest epoch; an older controller is refused."""
@@ -279,7 +247,7 @@ class Agent:
                 look_at = time.monotonic() + LIBRARIES_S
                 found = await asyncio.to_thread(libraries, self.config.settings.libraries)
                 self.sampler.inventory = msgspec.structs.replace(self.sampler.inventory, libraries=found)
-            jobs = await asyncio.to_thread(job_processes, self.held())
+            jobs = await asyncio.to_thread(job_processes, self.attempts.held())
             sample = await asyncio.to_thread(self.sampler.sample, int(time.time()), jobs)
             await link.send(al.SampleReport(msgspec.structs.replace(sample, node=self.config.node)))
             await reaper.take(sample)
@@ -303,52 +271,20 @@ class Agent:
             case al.TellTime():
                 self.watch.told(body)
             case al.AckEnds():
-                self.acknowledged(body)
+                ends = [(one.number, one.attempt) for one in body.ends]
+                self.attempts.acknowledged(ends, self.config.keep_attempts)
             case al.ReadFile():
-                self._spawn(self.read_file(body))
+                self.background.start(self.read_file(body))
             case al.AckSteps():
                 self.steps.acknowledged(body.ends)
             case al.StopStep() if self.state.obeys(body.epoch):
                 self.steps.stop(body)
             case al.Leave():
-                self._spawn(self.leave(body))
+                self.background.start(self.leave(body))
             case al.Stop() | al.Signal() | al.Extend() if self.state.obeys(body.epoch):
                 await self.control(body)
             case _:
                 log.warning("ignored %s of an older epoch", type(body).__name__)
-
-    def held(self) -> dict[Key, tuple[dict[str, Any] | None, list[dict[str, Any]]]]:
-        """What the keeper noted of each running attempt, and the GPUs that it holds."""
-        return {key: (self._begun.get(key), self._launches[key]["gpus"]) for key in self.state.running}
-
-    def nodes_of(self, key: Key) -> int:
-        """On how many nodes a running attempt is; 0 where it was begun before that was written down."""
-        return int(self._launches[key].get("nodes", 0))
-
-    def kill_wait(self, key: Key) -> int:
-        """Seconds from SIGTERM to SIGKILL of a running attempt."""
-        return int(self._launches[key]["recipe"]["kill_wait_s"])
-
-    def begun(self, key: Key) -> dict[str, Any] | None:
-        """What the keeper noted of a running attempt; None while it has not started it."""
-        return self._begun.get(key) if self.state.running.get(key) else None
-
-    def uid_of(self, number: int) -> int | None:
-        """The uid that a job runs as here; None where it does not run."""
-        found = next((key for key in self.state.running if key[0] == number), None)
-        return int(self._launches[found]["recipe"]["uid"]) if found is not None else None
-
-    def job_of(self, uid: int) -> tuple[int, list[str]] | None:
-        """The job of a uid that started last here, and the files to join its control groups by; None without one."""
-        theirs = [
-            (started, key)
-            for key, started in self.state.running.items()
-            if started and key in self._begun and self._launches[key]["recipe"]["uid"] == uid
-        ]
-        if not theirs:
-            return None
-        key = max(theirs)[1]
-        return key[0], list(self._begun[key].get("joins", ()))
 
     async def serve_stream(self, stream: NodeStream, call: Any) -> None:
         """Connect a stream to what the controller wants it for."""
@@ -361,20 +297,11 @@ class Agent:
         else:
             await serve_file(stream, call)
 
-    def acknowledged(self, body: al.AckEnds) -> None:
-        """The controller has these ends. The newest are kept for a while, to know a start that is repeated."""
-        for attempt in body.ends:
-            self.state.acknowledge(attempt.number, attempt.attempt)
-            self.journal.acknowledge(f"{attempt.number}.{attempt.attempt}")
-        for key in self.state.forget(self.config.keep_attempts):
-            self._launches.pop(key, None)
-            self.journal.remove(f"{key[0]}.{key[1]}")
-
     async def control(self, body: al.Stop | al.Signal | al.Extend) -> None:
         """Stop, signal or extend an attempt; a stop of one that is unknown is answered as lost."""
         key = (body.number, body.attempt)
         if isinstance(body, al.Signal):
-            self.keeper.order(do="signal", name=f"{key[0]}.{key[1]}", signal=body.signal)
+            self.keeper.order(do="signal", name=name_of(key), signal=body.signal)
         elif isinstance(body, al.Extend):
             if key in self.state.running:
                 self.stand(key, do="extend", deadline_s=body.deadline_s)
@@ -398,7 +325,9 @@ class Agent:
             log.warning("refused start %s.%s of epoch %s", *key, launch.epoch)
         else:
             try:
-                self.begin(launch)
+                start = write_down(launch, self.config, self.sampler.inventory, self.journal, self.hooks)
+                self.attempts.begin(key, start)
+                self.hooks.start(name_of(key), start)
             except Refused as refused:
                 await self.fail(launch, refused.message)
             except OSError as wrong:
@@ -408,37 +337,6 @@ class Agent:
                 log.exception("cannot prepare %s.%s", *key)
                 await self.fail(launch, f"the agent cannot prepare the job: {type(wrong).__name__}: {wrong}")
 
-    def begin(self, launch: al.Launch) -> None:
-        """The durable part of a start."""
-        name = f"{launch.number}.{launch.attempt}"
-        account = account_of(launch)
-        check_first_line(launch.payload.script)
-        script = str(self.journal.path(name) / "script")
-        recipe = recipe_of(
-            launch, self.sampler.inventory, account, script, sorted(os.sched_getaffinity(0)), int(time.time())
-        )
-        recipe = msgspec.structs.replace(recipe, pids_max=self.config.settings.pids_max)
-        stdout, stderr, _ = output_paths(launch, self.config.node, recipe.tasks[0].rank if recipe.tasks else 0)
-        start: dict[str, Any] = {
-            "recipe": msgspec.to_builtins(recipe),
-            "stdout": stdout,
-            "stderr": stderr,
-            "nodes": len(launch.allocation.nodes),
-            "gpus": msgspec.to_builtins(launch.allocation.nodes[launch.node_index].gpus),
-        }
-        tasks = start["recipe"]["tasks"]
-        for task in tasks:
-            add_site(task["environment"], self.config)
-        contain(tasks, recipe, launch, self.sampler.inventory, self.config.settings.containers.engines)
-        start["recipe"]["task_prolog"] = self.hooks.task_prolog()
-        if self.hooks.wanted:
-            told = hook_job(launch, self.sampler.inventory, account, int(time.time()))
-            start["hook_job"] = msgspec.to_builtins(told)
-        self.journal.begin(name, start, launch.payload.script, account.uid)
-        self._launches[launch.number, launch.attempt] = start
-        self.state.running[launch.number, launch.attempt] = 0
-        self.hooks.start(name, start)
-
     async def fail(self, launch: al.Launch, message: str) -> None:
         """A start that came to nothing, where nothing could be written down."""
         end = al.AttemptEnd(launch.number, launch.attempt, "launch_failed", time=int(time.time()), message=message)
@@ -447,22 +345,14 @@ class Agent:
 
     async def tell_started(self, key: Key) -> None:
         """Confirm a start, once it is one."""
-        begun = self._begun.get(key)
-        if begun is None or not self.state.running[key]:
-            return
-        start = self._launches[key]
-        notes = (*start["recipe"]["notes"], *begun["notes"])
-        await self.send(
-            al.Started(
-                JobNumber(key[0]), key[1], self.state.running[key], start["stdout"], start["stderr"],
-                tuple(begun["enforced"]), notes,
-            )
-        )  # fmt: skip
+        told = self.attempts.confirmation(key)
+        if told is not None:
+            await self.send(told)
 
     async def read_file(self, call: al.ReadFile) -> None:
         """Answer with a piece of an output, read as the job's user."""
-        start = self._launches.get((call.number, call.attempt))
-        path = (start[call.stream] or start["stdout"]) if start else call.path
+        known = self.attempts.output_of((call.number, call.attempt), call.stream)
+        path = call.path if known is None else known
         if not path:
             await self.send(al.FilePiece(call.call, "", error="this node has no output of that job"))
             return
@@ -489,27 +379,9 @@ class Agent:
         if self.link is not None:
             self.link.close()
 
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-
-def check_first_line(script: str) -> None:
-    """Refuse what the kernel would report as a missing interpreter."""
-    if script.partition("\n")[0].endswith("\r"):
-        raise Refused(
-            "bad_script", "user: line 1 of the script has a DOS line break (CR LF): convert it with sed 's/\\r$//'"
-        )
-
 
 def _stored_epoch(folder: Path) -> int:
     try:
         return int(json.loads((folder / "epoch.json").read_text())["epoch"])
     except FileNotFoundError:
         return 0
-
-
-def _end_of(key: Key, found: dict[str, Any]) -> al.AttemptEnd:
-    end: al.AttemptEnd = msgspec.convert({"number": key[0], "attempt": key[1], **found}, al.AttemptEnd)
-    return end

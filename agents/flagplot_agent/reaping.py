@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from flagplot_agent.idle import Holder, Idling, Key, judge_idle
+from flagplot_agent.launch.journal import name_of
 from flagplot_agent.launch.processes import read_process
 from flagplot_wire import agentlink as al
 from flagplot_wire.ids import JobNumber
@@ -32,10 +33,10 @@ class Reaper:
     async def take(self, sample: NodeSample) -> None:
         """Deal with one sample."""
         use = {gpu.index: gpu.utilisation for gpu in sample.gpus}
-        nodes = self.agent.nodes_of
+        attempts = self.agent.attempts
         holders = [
-            Holder(*key, tuple(use.get(gpu["index"]) for gpu in gpus), nodes(key) == 1)
-            for key, (begun, gpus) in self.agent.held().items()
+            Holder(*key, tuple(use.get(gpu["index"]) for gpu in gpus), attempts.nodes_of(key) == 1)
+            for key, (begun, gpus) in attempts.held().items()
             if begun is not None and not is_suspended(begun["pids"])
         ]
         actions, self.idling = judge_idle(holders, self.idling, self.agent.config.idle_gpus, int(time.monotonic()))
@@ -43,7 +44,7 @@ class Reaper:
             message = f"{self.agent.config.node}: its GPUs did nothing for {lasts} s"
             if do == "end":
                 reason = f"ENDED BECAUSE ITS GPUS DID NOTHING FOR {lasts} s"
-                self.agent.stand(key, do="stop", kill_wait_s=self.agent.kill_wait(key), reason=reason, message=message)
+                self.agent.stand(key, do="stop", kill_wait_s=attempts.kill_wait(key), reason=reason, message=message)
             else:
-                self.agent.keeper.order(do="say", name=f"{key[0]}.{key[1]}", text=f"WARNING: {message}")
+                self.agent.keeper.order(do="say", name=name_of(key), text=f"WARNING: {message}")
                 await self.agent.send(al.JobNoted(JobNumber(key[0]), key[1], message))

@@ -6,16 +6,13 @@ import ctypes.util
 import os
 import pwd
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from support.agent_fake_controller import Rig, alive, until
-from support.people import person
+from support.agent_fake_controller import Rig, alive, opened_rig, until
 
 from flagplot_wire import agentlink as al
 from flagplot_wire.ids import Epoch, JobNumber
@@ -27,22 +24,10 @@ pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="needs root to make use
 
 
 @pytest.fixture
-def alice() -> Iterator[pwd.struct_passwd]:
-    with person("fpp", groups=()) as made:
-        yield made
-
-
-@pytest.fixture
 async def rig() -> AsyncIterator[Rig]:
-    folder = Path(tempfile.mkdtemp(prefix="flagplot-p-"))
-    made = Rig(folder)
-    folder.chmod(0o711)
-    made.work.chmod(0o777)
-    await made.controller.open()
-    await made.start()
-    yield made
-    await made.close()
-    shutil.rmtree(folder)
+    async with opened_rig(for_people=True) as made:
+        await made.start()
+        yield made
 
 
 def helper(rig: Rig, *more: str) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from support.agent_fake_controller import Rig, part, until
+from support.agent_fake_controller import Rig, opened_rig, part, until
 
 from flagplot_wire import agentlink as al
 from flagplot_wire.alloc import Allocation
@@ -49,15 +49,11 @@ def storage() -> Iterator[dict[str, str]]:
 
 @pytest.fixture
 async def rig() -> AsyncIterator[Rig]:
-    folder = Path(tempfile.mkdtemp(prefix="flagplot-c-"))
-    made = Rig(folder)
-    if Path("/sys/fs/cgroup/unified").is_dir():
-        made.prefix = ["unshare", "--mount", "sh", "-c", WITHOUT_VERSION_TWO, "sh"]
-    await made.controller.open()
-    await made.start()
-    yield made
-    await made.close()
-    shutil.rmtree(folder)
+    async with opened_rig() as made:
+        if Path("/sys/fs/cgroup/unified").is_dir():
+            made.prefix = ["unshare", "--mount", "sh", "-c", WITHOUT_VERSION_TWO, "sh"]
+        await made.start()
+        yield made
 
 
 def wish(rig: Rig, **more: str) -> JobSpec:

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-import tempfile
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-from support.agent_fake_controller import Rig, alive, until
+from support.agent_fake_controller import Rig, alive, opened_rig, until
 
 
 @pytest.fixture
 async def rig() -> AsyncIterator[Rig]:
-    folder = Path(tempfile.mkdtemp(prefix="flagplot-w-"))
-    made = Rig(folder)
-    made.agent_dir.mkdir()
-    await made.controller.open()
-    yield made
-    await made.close()
-    shutil.rmtree(folder)
+    async with opened_rig() as made:
+        made.agent_dir.mkdir()
+        yield made
 
 
 async def start(rig: Rig, text: str) -> None:

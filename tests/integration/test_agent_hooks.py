@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from support.agent_fake_controller import Rig, alive, until
+from support.agent_fake_controller import Rig, alive, opened_rig, until
 
 from flagplot_wire import agentlink as al
 from flagplot_wire.alloc import Allocation, NodeAlloc
@@ -45,14 +43,10 @@ class Recorder(Plugin):
 
 @pytest.fixture
 async def rig() -> AsyncIterator[Rig]:
-    folder = Path(tempfile.mkdtemp(prefix="flagplot-h-"))
-    folder.chmod(0o755)
-    made = Rig(folder)
-    made.agent_dir.mkdir()
-    await made.controller.open()
-    yield made
-    await made.close()
-    shutil.rmtree(folder)
+    async with opened_rig() as made:
+        made.folder.chmod(0o755)
+        made.agent_dir.mkdir()
+        yield made
 
 
 def program(rig: Rig, name: str, text: str) -> str:

@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import pwd
 import resource
-import shutil
-import tempfile
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 
 import pytest
-from support.agent_fake_controller import Rig
-from support.people import gid_of, person
+from support.agent_fake_controller import Rig, opened_rig
+from support.people import gid_of
 
 from flagplot_wire.job import JobSpec
 
@@ -21,21 +18,9 @@ pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="needs root to make use
 
 
 @pytest.fixture
-def alice() -> Iterator[pwd.struct_passwd]:
-    with person("fpa") as made:
-        yield made
-
-
-@pytest.fixture
 async def rig() -> AsyncIterator[Rig]:
-    folder = Path(tempfile.mkdtemp(prefix="flagplot-u-"))
-    made = Rig(folder)
-    folder.chmod(0o711)
-    made.work.chmod(0o777)
-    await made.controller.open()
-    yield made
-    await made.close()
-    shutil.rmtree(folder)
+    async with opened_rig(for_people=True) as made:
+        yield made
 
 
 def whose(user: pwd.struct_passwd) -> dict[str, object]:

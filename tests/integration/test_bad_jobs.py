@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import pwd
-import shutil
 import subprocess
-import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from support.agent_fake_controller import Rig, until
+from support.agent_fake_controller import Rig, opened_rig, until
 from support.core_kit import Driver
 from support.people import person
 
@@ -27,24 +24,12 @@ pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="needs root to make use
 
 
 @pytest.fixture
-def alice() -> Iterator[pwd.struct_passwd]:
-    with person("fpb") as made:
-        yield made
-
-
-@pytest.fixture
 async def rig() -> AsyncIterator[Rig]:
-    folder = Path(tempfile.mkdtemp(prefix="flagplot-b-"))
-    made = Rig(folder)
-    folder.chmod(0o711)
-    made.work.chmod(0o777)
-    (folder / "site.toml").write_text("pids_max = 64\n")
-    made.options = ["--config", str(folder / "site.toml")]
-    await made.controller.open()
-    await made.start()
-    yield made
-    await made.close()
-    shutil.rmtree(folder)
+    async with opened_rig(for_people=True) as made:
+        (made.folder / "site.toml").write_text("pids_max = 64\n")
+        made.options = ["--config", str(made.folder / "site.toml")]
+        await made.start()
+        yield made
 
 
 def judged(end: al.AttemptEnd) -> Job:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
-from support.agent_fake_controller import Rig, alive, part, until
+from support.agent_fake_controller import Rig, alive, opened_rig, part, until
 from support.fake_nvml import build, put_processes
 
 from flagplot_wire import agentlink as al
@@ -24,20 +21,16 @@ SHARE_MIB = 81_059 // 2
 
 @pytest.fixture
 async def rig(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
-    folder = Path(tempfile.mkdtemp(prefix="flagplot-v-"))
-    made = Rig(folder)
-    made.simulated = False
-    made.options = ["--vram-guard", request.param]
-    made.environment = {
-        "LD_LIBRARY_PATH": str(build(folder)),
-        "FAKE_NVML": "normal",
-        "FAKE_NVML_PROCESSES": str(folder / "processes"),
-    }
-    await made.controller.open()
-    await made.start()
-    yield made
-    await made.close()
-    shutil.rmtree(folder)
+    async with opened_rig() as made:
+        made.simulated = False
+        made.options = ["--vram-guard", request.param]
+        made.environment = {
+            "LD_LIBRARY_PATH": str(build(made.folder)),
+            "FAKE_NVML": "normal",
+            "FAKE_NVML_PROCESSES": str(made.folder / "processes"),
+        }
+        await made.start()
+        yield made
 
 
 async def two_halves(rig: Rig) -> dict[str, int]:

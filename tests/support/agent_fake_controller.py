@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -252,6 +255,21 @@ def part(
 ) -> NodeAlloc:
     """One node's part; its CPUs do not exist here unless others are given, so nothing is bound."""
     return NodeAlloc(node, 2, cpus, memory, gpus, tasks, first_rank)
+
+
+@asynccontextmanager
+async def opened_rig(for_people: bool = False) -> AsyncIterator[Rig]:
+    """A rig whose controller listens and whose agent is not started yet; ended and removed at the end. With
+    `for_people` other users of this machine can go to its folder and write to `work`."""
+    folder = Path(tempfile.mkdtemp(prefix="flagplot-a-"))
+    made = Rig(folder)
+    if for_people:
+        folder.chmod(0o711)
+        made.work.chmod(0o777)
+    await made.controller.open()
+    yield made
+    await made.close()
+    shutil.rmtree(folder)
 
 
 def alive(pid: int) -> bool:

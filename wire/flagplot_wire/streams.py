@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -128,13 +128,29 @@ class Meter:
         self.left += count
 
 
-class End:
-    """One end of a stream, without waiting: `send` takes frames for the other end, `wake` tells of news."""
+class News(Protocol):
+    """What one waits on until something happened (an `asyncio.Event`)."""
 
-    def __init__(self, stream: int, send: Callable[[StreamFrame], None], wake: Callable[[], None]) -> None:
-        self.stream = stream
+    def set(self) -> None:
+        """Something happened."""
+
+    def clear(self) -> None:
+        """Nothing has, from now on."""
+
+    async def wait(self) -> object:
+        """Until something has."""
+
+
+class End:
+    """One end of a stream: `send` takes frames for the other end, `news` is set with all that changes.
+
+    `read` and `write` wait; everything else is done at once.
+    """
+
+    def __init__(self, number: int, send: Callable[[StreamFrame], None], news: News) -> None:
+        self.number = number
         self._send = send
-        self._wake = wake
+        self._news = news
         self._out = Meter()
         self._granted = Meter()
         self._came: deque[bytes] = deque()
@@ -158,7 +174,26 @@ class End:
                         self.refused = Refused(frame.code, frame.message, frame.hint)
         except Refused as wrong:
             self.close(wrong)
-        self._wake()
+        self._news.set()
+
+    async def change(self) -> None:
+        """Wait until something arrived."""
+        self._news.clear()
+        await self._news.wait()
+
+    async def read(self) -> bytes:
+        """Some bytes; empty at the end. Raises the other end's `Refused`."""
+        while (data := self.take()) is None:
+            await self.change()
+        return data
+
+    async def write(self, data: bytes) -> None:
+        """Send all, as the other end takes it. Raises its `Refused`."""
+        view = memoryview(data)
+        while view:
+            view = view[self.put(view) :]
+            if view:
+                await self.change()
 
     def take(self) -> bytes | None:
         """What came, in order; None while nothing is there, empty at the end. Raises the other end's `Refused`."""
@@ -168,7 +203,7 @@ class End:
             if self._owed >= WINDOW // 4 or not self._came:
                 self._granted.grant(self._owed)
                 if not self.eof:
-                    self._send(StreamCredit(self.stream, self._owed))
+                    self._send(StreamCredit(self.number, self._owed))
                 self._owed = 0
             return data
         if self.refused is not None:
@@ -183,7 +218,7 @@ class End:
             raise Refused("unavailable", "the stream was ended by this side")
         count = min(len(data), self._out.left)
         for start in range(0, count, PIECE):
-            self._send(StreamData(self.stream, bytes(data[start : min(start + PIECE, count)])))
+            self._send(StreamData(self.number, bytes(data[start : min(start + PIECE, count)])))
         self._out.left -= count
         return count
 
@@ -191,15 +226,15 @@ class End:
         """Say that no more comes from this side."""
         if not self.said_end:
             self.said_end = True
-            self._send(StreamEnd(self.stream))
+            self._send(StreamEnd(self.number))
 
     def close(self, why: Refused | None = None) -> None:
         """End it both ways."""
         if self.refused is None:
             self.refused = why or Refused("gone", "the stream was closed by this side")
-            self._send(StreamEnd(self.stream, self.refused.code, self.refused.message, self.refused.hint))
+            self._send(StreamEnd(self.number, self.refused.code, self.refused.message, self.refused.hint))
             self.said_end = True
-            self._wake()
+            self._news.set()
 
     @property
     def over(self) -> bool:
@@ -210,4 +245,4 @@ class End:
         """What carried the stream is gone."""
         self.eof = True
         self.refused = self.refused or why
-        self._wake()
+        self._news.set()

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from flagplot_agent.background import Background
 from flagplot_agent.hooks.plugin import HookEnd, HookJob
 from flagplot_agent.hooks.plugins import PluginError, Plugins
 from flagplot_agent.hooks.programs import kill_group, run_program
@@ -56,7 +57,7 @@ class Hooks:
         self._stopped = stopped
         self._ended = ended
         self._busy: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background()
 
     def start(self, name: str, start: dict[str, Any]) -> None:
         """Have the keeper start an attempt, after what comes before. Calling it again does no harm."""
@@ -64,9 +65,7 @@ class Hooks:
             self._order(name, start["recipe"])
         elif name not in self._busy:
             self._busy.add(name)
-            task = asyncio.create_task(self._start(name, start))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._background.start(self._start(name, start))
 
     def task_prolog(self) -> list[Any]:
         """What a recipe carries of the task prolog."""

@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from flagplot_agent.launch.cgroup import Group
-from flagplot_agent.launch.processes import is_marked, of_attempt, read_process, table
+from flagplot_agent.launch.processes import is_marked, of_attempt, read_process, send_signal, table
 from flagplot_agent.launch.spawn import Starting
 
 HOLD_TRIES = 20
@@ -75,12 +75,7 @@ class Running:
             self.group.kill()
             if self.group.tracked is None:
                 self.hold()
-        for pid in self.members():
-            try:
-                os.kill(pid, number)
-            except (ProcessLookupError, PermissionError):
-                # Gone meanwhile, or became another user's (sudo): what does not die is told at the end.
-                continue
+        send_signal(self.members(), number, first=self.roots)
 
     def hold(self) -> None:
         """Without a control group: stop all of them first, again until none has forked away meanwhile."""
@@ -89,11 +84,7 @@ class Running:
             fresh = self.members() - stopped
             if not fresh:
                 return
-            for pid in fresh:
-                try:
-                    os.kill(pid, signal.SIGSTOP)
-                except (ProcessLookupError, PermissionError):
-                    continue
+            send_signal(fresh, signal.SIGSTOP)
             stopped |= fresh
 
     def add(self, words: str) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flagplot_agent.launch import devicebpf
+from flagplot_agent.launch.processes import send_signal
 
 MIN_MEMORY_MIB = 30
 """A limit below this would kill the shell of the script itself (Slurm has the same floor)."""
@@ -47,11 +48,7 @@ class Group:
         except OSError:
             # Version 1, or a kernel before 5.14: one by one, frozen meanwhile, so that none forks away.
             self.freeze(True)
-            for pid in self.pids():
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except (ProcessLookupError, PermissionError):
-                    continue
+            send_signal(self.pids(), signal.SIGKILL)
             self.freeze(False)
 
     def freeze(self, hold: bool) -> bool:

@@ -101,6 +101,11 @@ def key_of(name: str) -> tuple[int, int]:
     return int(number), int(attempt)
 
 
+def name_of(key: tuple[int, int]) -> str:
+    """(41, 2) → `41.2`."""
+    return f"{key[0]}.{key[1]}"
+
+
 def write_durably(path: Path, value: dict[str, Any]) -> None:
     """Write JSON so that after a crash of the machine the file is whole or as before; raises OSError."""
     _write(path, value, durable=True)

@@ -6,7 +6,6 @@ forking is safe.
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import json
 import os
@@ -25,10 +24,9 @@ from flagplot_agent.launch.attempt import Running, living
 from flagplot_agent.launch.cgroup import Group, Groups
 from flagplot_agent.launch.journal import Journal
 from flagplot_agent.launch.overrun import end_overrun
-from flagplot_agent.launch.processes import boot_id, read_process
+from flagplot_agent.launch.processes import adopt_orphans, boot_id, exit_of, read_process, signal_named
 from flagplot_agent.launch.spawn import LaunchError, Starting, begin
 
-PR_SET_CHILD_SUBREAPER = 36
 WATCH_S = 0.5
 """How often processes that another keeper started are looked at."""
 START_S = 60.0
@@ -219,8 +217,8 @@ class Keeper:
 
     def send(self, one: Running, name: str) -> None:
         """Send a signal by name to the whole attempt."""
-        number = getattr(signal, f"SIG{name.upper().removeprefix('SIG')}", None)
-        if isinstance(number, signal.Signals):
+        number = signal_named(name)
+        if number is not None:
             one.kill(number)
 
     def stop(self, one: Running, cause: str, kill_wait_s: int, reason: str) -> None:
@@ -258,9 +256,7 @@ class Keeper:
     def task_ended(self, one: Running, pid: int, status: int, usage: Any) -> None:
         """Note the end of one task; a failing task ends its fellows, which would wait for it for ever."""
         del one.pids[pid]
-        code, number = os.waitstatus_to_exitcode(status), 0
-        if code < 0:
-            code, number = 128 - code, -code
+        code, number = exit_of(status)
         one.cpu_ms += int((usage.ru_utime + usage.ru_stime) * 1000)
         one.memory_peak_mib = max(one.memory_peak_mib, usage.ru_maxrss // 1024)
         if one.exit_code is None or (one.exit_code == 0 and code != 0 and one.cause != "stopped"):
@@ -397,7 +393,7 @@ def main(folder: str) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    adopt_orphans()
     Keeper(Path(folder)).run()
 
 

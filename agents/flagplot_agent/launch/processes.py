@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import time
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 EXEC_TRIES = 5
+PR_SET_CHILD_SUBREAPER = 36
 
 
 class Process(NamedTuple):
@@ -76,6 +80,33 @@ def is_marked(pid: int, markers: tuple[bytes, ...]) -> bool:
         # In the middle of an exec, or a zombie: the environment is empty for a moment, or for good.
         time.sleep(0.001)
     return False
+
+
+def send_signal(pids: Iterable[int], number: int, first: Collection[int] = ()) -> None:
+    """Signal processes, `first` (tasks) before what they started: a shell must not live to tell of its killed child."""
+    for pid in sorted(pids, key=lambda pid: (pid not in first, pid)):
+        try:
+            os.kill(pid, number)
+        except (ProcessLookupError, PermissionError):
+            # Gone meanwhile, or became another user's (sudo): what does not die is told at the end.
+            continue
+
+
+def signal_named(name: str) -> signal.Signals | None:
+    """`TERM`, `sigterm`, …; None for what is no signal."""
+    found = getattr(signal, f"SIG{name.upper().removeprefix('SIG')}", None)
+    return found if isinstance(found, signal.Signals) else None
+
+
+def exit_of(status: int) -> tuple[int, int]:
+    """(exit code, signal) of a wait status; the code of one killed is 128 + signal, as shells have it."""
+    code = os.waitstatus_to_exitcode(status)
+    return (code, 0) if code >= 0 else (128 - code, -code)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of all that our children leave behind."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def boot_id() -> str:

@@ -10,13 +10,12 @@ import asyncio
 import logging
 import os
 import shlex
-import socket
-import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from flagplot_agent.config import Config
+from flagplot_agent.peer import uid_of_peer
 from flagplot_agent.steps.streams import NodeStream, Streams
 from flagplot_wire.errors import Refused
 from flagplot_wire.ids import JobNumber
@@ -25,7 +24,6 @@ from flagplot_wire.streams import ServeClient
 log = logging.getLogger("flagplot-agent")
 MAX_PATH = 107
 FIRST_LINE_S = 10.0
-_CREDENTIALS = struct.Struct("3i")
 
 
 def site_environment(config: Config) -> dict[str, str]:
@@ -53,14 +51,13 @@ def add_site(environment: dict[str, str], config: Config) -> None:
 
 
 class NodeDoor:
-    """The node's socket."""
+    """The node's socket. `uid_of` tells the uid that a job runs as here; None where it does not run."""
 
-    def __init__(self, folder: Path, streams: Streams) -> None:
+    def __init__(self, folder: Path, streams: Streams, uid_of: Callable[[int], int | None]) -> None:
         self._folder = folder
         self._streams = streams
+        self._uid_of = uid_of
         self._server: asyncio.Server | None = None
-        self.uid_of: Callable[[int], int | None] = lambda _number: None
-        """The uid that a job runs as here; None where it does not run."""
 
     async def open(self) -> None:
         """Write the commands, listen. Where the path is too long for a socket, jobs do without."""
@@ -96,9 +93,8 @@ class NodeDoor:
             word, _, number = line.decode("ascii", "replace").strip().partition(" ")
             if word != "job" or not number.isdecimal():
                 return
-            sock = writer.get_extra_info("socket")
-            _, uid, _ = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
-            if self.uid_of(int(number)) != uid:
+            uid = uid_of_peer(writer)
+            if self._uid_of(int(number)) != uid:
                 log.warning("uid %d asked to be served as job %s, which is not theirs here", uid, number)
                 return
             stream = self._streams.begin(lambda one: ServeClient(one, JobNumber(int(number))))

@@ -7,45 +7,28 @@ for good the tasks are ended.
 
 from __future__ import annotations
 
-import ctypes
-import fcntl
 import json
 import os
 import selectors
 import signal
 import socket
-import struct
 import sys
-import termios
 import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from flagplot_agent.launch.processes import of_attempt
+from flagplot_agent.launch.processes import adopt_orphans, exit_of, of_attempt, send_signal, signal_named
 from flagplot_agent.launch.spawn import LaunchError, Starting, begin
-from flagplot_agent.steps import protocol
+from flagplot_agent.steps.task import Task
+from flagplot_wire import step_messages
+from flagplot_wire.errors import Refused
 
-PR_SET_CHILD_SUBREAPER = 36
 HELD = 256 * 1024
 """Bytes of output that may wait for the client; then the tasks wait too."""
 PIECE = 32 * 1024
 DRAIN_S = 30.0
 """For the client to take the last output, when all tasks have ended."""
-
-
-class Task:
-    """One task: its process, the pipes or the terminal that it speaks through."""
-
-    def __init__(self, rank: int, local: int) -> None:
-        self.rank = rank
-        self.local = local
-        self.pid = 0
-        self.stdin = -1
-        self.waiting: deque[bytes] = deque()
-        self.closing = False
-        self.outputs: dict[int, bytes] = {}
-        """Descriptor → kind of message."""
 
 
 class Stepper:
@@ -54,7 +37,7 @@ class Stepper:
     def __init__(self, recipe: dict[str, Any], client: socket.socket) -> None:
         self.recipe = recipe
         self.client: socket.socket | None = client
-        self.reader = protocol.Reader()
+        self.reader = step_messages.Reader()
         self.out: deque[bytes] = deque()
         self.held = 0
         self.selector = selectors.DefaultSelector()
@@ -84,8 +67,8 @@ class Stepper:
     def run(self) -> None:
         """Start everything, and work until all has ended and is told."""
         try:
-            for local, task in enumerate(self.recipe["tasks"]):
-                self.start(local, task)
+            for plan in self.recipe["tasks"]:
+                self.start(plan)
         except OSError as wrong:
             self.fail(f"cannot start a process: {wrong.strerror}")
         while self.tasks or self.starting:
@@ -97,7 +80,7 @@ class Stepper:
         os.close(1)
         self.give_up_at = time.monotonic() + DRAIN_S
         self.drain(self.open_outputs)
-        self.tell(protocol.news(event="ended", **end))
+        self.tell(step_messages.news(event="ended", **end))
         self.drain(lambda: bool(self.out))
 
     def drain(self, wanted: Callable[[], bool]) -> None:
@@ -123,14 +106,12 @@ class Stepper:
         """True while a task's output may still hold something."""
         return any(task.outputs for task in self.everyone)
 
-    def start(self, local: int, plan: dict[str, Any]) -> None:
+    def start(self, plan: dict[str, Any]) -> None:
         """Fork one task with its pipes, or its terminal."""
-        task = Task(plan["rank"], local)
-        theirs = self.terminal(task) if self.recipe["pty"] else self.pipes(task, plan)
+        task, recipe = Task(plan["rank"]), self.recipe
+        theirs = task.open_terminal(recipe) if recipe["pty"] else task.open_pipes(recipe, plan)
         try:
-            starting = begin(
-                {**self.recipe, "cpus": plan["cpus"]}, {**plan, "descriptors": theirs}, self.recipe["joins"]
-            )
+            starting = begin({**recipe, "cpus": plan["cpus"]}, {**plan, "descriptors": theirs}, recipe["joins"])
         finally:
             for descriptor in {one for one in theirs if one >= 0}:
                 os.close(descriptor)
@@ -140,33 +121,6 @@ class Stepper:
         self.roots.add(starting.pid)
         self.starting[starting] = task
         self.selector.register(starting.channel, selectors.EVENT_READ, lambda: self.advance(starting))
-
-    def terminal(self, task: Task) -> list[int]:
-        """A pty for the task: it gets the slave, we keep the master."""
-        master, slave = os.openpty()
-        os.set_inheritable(slave, False)
-        resize(master, self.recipe["rows"], self.recipe["columns"])
-        if os.getuid() == 0:
-            os.fchown(slave, self.recipe["uid"], -1)
-            os.fchmod(slave, 0o620)
-        os.set_blocking(master, False)
-        task.stdin = os.dup(master)
-        os.set_blocking(task.stdin, False)
-        task.outputs[master] = b"o"
-        return [slave, slave, slave]
-
-    def pipes(self, task: Task, plan: dict[str, Any]) -> list[int]:
-        """Pipes for what has no file; -1 stands for a file that the task opens itself."""
-        theirs = [-1, -1, -1]
-        if not plan["stdin"] and self.recipe["input"] in ("all", str(task.rank)):
-            theirs[0], task.stdin = os.pipe2(os.O_CLOEXEC)
-            os.set_blocking(task.stdin, False)
-        for place, name, kind in ((1, "stdout", b"o"), (2, "stderr", b"e")):
-            if not plan[name] and not (name == "stderr" and plan["stdout"]):
-                ours, theirs[place] = os.pipe2(os.O_CLOEXEC)
-                os.set_blocking(ours, False)
-                task.outputs[ours] = kind
-        return theirs
 
     def advance(self, starting: Starting) -> None:
         """A task has news of its start."""
@@ -181,7 +135,7 @@ class Stepper:
             return
         for descriptor in task.outputs:
             self.listen(task, descriptor)
-        self.tell(protocol.news(event="started", rank=task.rank, pid=task.pid))
+        self.tell(step_messages.news(event="started", rank=task.rank, pid=task.pid))
         self.feed(task)
 
     def fail(self, message: str) -> None:
@@ -189,7 +143,7 @@ class Stepper:
         if self.cause != "launch_failed":
             self.cause, self.message = "launch_failed", message.removeprefix("user: ")
             self.exit_code = max(self.exit_code, 127 if message.startswith("user: ") else 126)
-            self.tell(protocol.news(event="failed", message=self.message))
+            self.tell(step_messages.news(event="failed", message=self.message))
         self.send(signal.SIGKILL)
 
     def members(self) -> set[int]:
@@ -199,11 +153,7 @@ class Stepper:
 
     def send(self, number: int) -> None:
         """A signal to every process."""
-        for pid in self.members() | {pid for pid in self.tasks if pid not in self.roots}:
-            try:
-                os.kill(pid, number)
-            except (ProcessLookupError, PermissionError):
-                continue
+        send_signal(self.members(), number, first=self.roots)
 
     def end(self, kill_wait_s: float) -> None:
         """End everything: SIGTERM, later SIGKILL; a second call can only shorten the wait."""
@@ -264,16 +214,14 @@ class Stepper:
                     break
         if task.stdin >= 0:
             self.close_input(task)
-        code = os.waitstatus_to_exitcode(status)
-        number = -code if code < 0 else 0
-        code = 128 + number if number else code
+        code, number = exit_of(status)
         self.cpu_ms += int((usage.ru_utime + usage.ru_stime) * 1000)
         self.memory_peak_mib = max(self.memory_peak_mib, usage.ru_maxrss // 1024)
         culled = self.culled and number in (signal.SIGTERM, signal.SIGKILL)
         if self.cause != "launch_failed" and code > self.exit_code and not culled:
             self.exit_code, self.signal = code, number
         if self.cause != "launch_failed":
-            self.tell(protocol.news(event="exited", rank=task.rank, code=code, signal=number))
+            self.tell(step_messages.news(event="exited", rank=task.rank, code=code, signal=number))
         if code and self.tasks and self.recipe["kill_on_bad_exit"] and self.kill_at is None:
             self.culled = True
             self.send(signal.SIGTERM)
@@ -303,7 +251,7 @@ class Stepper:
         except OSError:
             data = b""
         if data:
-            self.tell(protocol.output(task.outputs[descriptor], task.rank, data))
+            self.tell(step_messages.output(task.outputs[descriptor], task.rank, data))
             return True
         if descriptor in self.selector.get_map():
             self.selector.unregister(descriptor)
@@ -354,8 +302,13 @@ class Stepper:
         if data == b"":
             self.client_gone()
             return
-        for kind, content in self.reader.feed(data or b""):
-            self.obey(kind, content)
+        try:
+            for kind, content in self.reader.feed(data or b""):
+                self.obey(kind, content)
+        except (Refused, ValueError, KeyError, TypeError) as wrong:
+            print(f"the client speaks something else: {wrong!r}", file=sys.stderr)
+            self.client_gone()
+            return
         if self.held < HELD // 2:
             self.listen_again()
         self.watch_client()
@@ -386,36 +339,26 @@ class Stepper:
         if kind == b"i":
             for task in self.everyone:
                 if task.stdin >= 0:
-                    task.waiting.append(content) if content else setattr(task, "closing", True)
+                    task.give(content)
                     self.feed(task)
         elif kind == b"c":
             command = json.loads(content)
             match command["do"]:
                 case "signal":
-                    number = getattr(signal, f"SIG{str(command['signal']).removeprefix('SIG')}", None)
-                    if isinstance(number, signal.Signals):
+                    number = signal_named(str(command["signal"]))
+                    if number is not None:
                         self.send(number)
                 case "end":
                     self.end(float(command.get("kill_wait_s", self.recipe["kill_wait_s"])))
                 case "resize" if self.recipe["pty"]:
                     for task in self.everyone:
-                        for descriptor in task.outputs:
-                            resize(descriptor, int(command["rows"]), int(command["columns"]))
+                        task.resize(int(command["rows"]), int(command["columns"]))
 
     def feed(self, task: Task) -> None:
         """Write what the task takes of its input."""
         if task.stdin < 0:
             return
-        try:
-            while task.waiting:
-                sent = os.write(task.stdin, task.waiting[0])
-                if sent < len(task.waiting[0]):
-                    task.waiting[0] = task.waiting[0][sent:]
-                else:
-                    task.waiting.popleft()
-        except BlockingIOError:
-            pass
-        except OSError:
+        if not task.feed():
             self.close_input(task)
             return
         registered = task.stdin in self.selector.get_map()
@@ -431,21 +374,13 @@ class Stepper:
         """The task reads no more, or there is no more to read."""
         if task.stdin in self.selector.get_map():
             self.selector.unregister(task.stdin)
-        os.close(task.stdin)
-        task.stdin = -1
-        task.waiting.clear()
+        task.close_input()
         self.watch_client()
-
-
-def resize(terminal: int, rows: int, columns: int) -> None:
-    """Tell a terminal its size; what runs in it gets SIGWINCH."""
-    size = struct.pack("HHHH", min(max(rows, 1), 65_535), min(max(columns, 1), 65_535), 0, 0)
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, size)
 
 
 def main() -> None:
     """Read the recipe from the descriptor named by the argument, run it."""
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    adopt_orphans()
     with open(int(sys.argv[1]), encoding="utf-8") as file:
         recipe = json.load(file)
     client = socket.socket(fileno=os.dup(0))

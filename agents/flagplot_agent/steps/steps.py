@@ -91,7 +91,7 @@ class Steps:
     async def _joins(self, call: ConnectStep) -> list[str]:
         """The job's control groups; waits until it has started here. A prolog has a time limit of its own."""
         key, deadline = (call.number, call.attempt), time.monotonic() + BEGUN_S
-        while (begun := self._agent.begun(key)) is None:
+        while (begun := self._agent.attempts.begun(key)) is None:
             if self._agent.hooks.preparing(f"{call.number}.{call.attempt}"):
                 deadline = time.monotonic() + BEGUN_S
             if time.monotonic() > deadline:

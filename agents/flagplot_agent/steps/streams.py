@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import asyncssh
 
+from flagplot_agent.background import Background
 from flagplot_wire import streams as ws
 from flagplot_wire.codec import Decoder, encode
 from flagplot_wire.errors import Refused
@@ -24,29 +25,11 @@ class Readable(Protocol):
         """Some bytes; empty at the end."""
 
 
-class NodeStream:
+class NodeStream(ws.End):
     """One stream, for a coroutine that reads and writes it."""
 
     def __init__(self, number: int, send: Callable[[Any], None]) -> None:
-        self.changed = asyncio.Event()
-        self.end = ws.End(number, send, self.changed.set)
-
-    async def read(self) -> bytes:
-        """Some bytes; empty at the end. Raises the other side's `Refused`."""
-        while (data := self.end.take()) is None:
-            self.changed.clear()
-            await self.changed.wait()
-        return data
-
-    async def write(self, data: bytes) -> None:
-        """Send all, as the other side takes it."""
-        view = memoryview(data)
-        while view:
-            sent = self.end.put(view)
-            view = view[sent:]
-            if view:
-                self.changed.clear()
-                await self.changed.wait()
+        super().__init__(number, send, asyncio.Event())
 
     async def join(self, reader: Readable, writer: asyncio.StreamWriter, last: bool = True) -> None:
         """Carry bytes both ways until both sides have ended; raises OSError or `Refused` when one is gone.
@@ -71,7 +54,7 @@ class NodeStream:
             while data := await reader.read(ws.PIECE):
                 await self.write(data)
             if last:
-                self.end.finish()
+                self.finish()
 
         tasks = [asyncio.create_task(inwards()), asyncio.create_task(outwards())]
         try:
@@ -90,7 +73,7 @@ class Streams:
         self._serve = serve
         self._open: dict[int, NodeStream] = {}
         self._process: asyncssh.SSHClientProcess[bytes] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._background = Background()
         self._next = 1
 
     def send(self, body: Any) -> None:
@@ -113,7 +96,7 @@ class Streams:
             self._process = None
             lost = Refused("unavailable", "the connection to the controller is lost")
             for stream in list(self._open.values()):
-                stream.end.lost(lost)
+                stream.lost(lost)
             self._open.clear()
 
     def _take(self, body: Any) -> None:
@@ -122,10 +105,10 @@ class Streams:
         elif isinstance(body, (ws.StreamData, ws.StreamCredit, ws.StreamEnd)):
             stream = self._open.get(body.stream)
             if stream is not None:
-                stream.end.arrived(body)
+                stream.arrived(body)
         else:
             stream = self._add(body.stream)
-            self._spawn(self._answer(stream, body))
+            self._background.start(self._answer(stream, body))
 
     def _add(self, number: int) -> NodeStream:
         stream = self._open[number] = NodeStream(number, self.send)
@@ -134,17 +117,17 @@ class Streams:
     async def _answer(self, stream: NodeStream, call: Any) -> None:
         try:
             await self._serve(stream, call)
-            stream.end.finish()
+            stream.finish()
         except Refused as refused:
-            stream.end.close(refused)
+            stream.close(refused)
         except OSError as wrong:
-            stream.end.close(Refused("gone", f"the connection ended: {wrong.strerror or wrong}"))
+            stream.close(Refused("gone", f"the connection ended: {wrong.strerror or wrong}"))
         except Exception as wrong:
             # One bad stream must not end the agent.
             log.exception("a stream failed")
-            stream.end.close(Refused("internal", f"the agent met a defect: {type(wrong).__name__}", "see its log"))
+            stream.close(Refused("internal", f"the agent met a defect: {type(wrong).__name__}", "see its log"))
         finally:
-            self._open.pop(stream.end.stream, None)
+            self._open.pop(stream.number, None)
 
     def begin(self, make: Callable[[int], Any]) -> NodeStream:
         """Open a stream from here; `make(number)` is the frame that says what for. Raises `Refused`."""
@@ -157,10 +140,5 @@ class Streams:
 
     def forget(self, stream: NodeStream) -> None:
         """A stream that was opened from here is done with."""
-        stream.end.close()
-        self._open.pop(stream.end.stream, None)
-
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        stream.close()
+        self._open.pop(stream.number, None)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-from flagplot_agent.steps import protocol
 from flagplot_agent.steps.streams import NodeStream
+from flagplot_wire import step_messages
 
 KEPT = 64 * 1024
 """Bytes of output that a watcher sees of what was before."""
@@ -19,7 +19,7 @@ class Tap:
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader
-        self._cut = protocol.Reader()
+        self._cut = step_messages.Reader()
         self._kept: deque[bytes] = deque()
         self._size = 0
         self._watchers: set[Watcher] = set()
@@ -28,7 +28,7 @@ class Tap:
         """As `StreamReader.read`."""
         data = await self._reader.read(count)
         for kind, content in self._cut.feed(data):
-            whole = protocol.message(kind, content)
+            whole = step_messages.message(kind, content)
             if kind in (b"o", b"e"):
                 self._kept.append(whole)
                 self._size += len(whole)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
+from flagplot_agent.attempts import Held
 from flagplot_agent.launch.cgroup import pids_in
 from flagplot_agent.launch.processes import of_attempt, table
-from flagplot_agent.state import Key
 from flagplot_agent.telemetry.sampler import JobProcesses
 from flagplot_wire.alloc import GpuPart
 
 
-def job_processes(running: dict[Key, tuple[dict[str, Any] | None, list[dict[str, Any]]]]) -> list[JobProcesses]:
+def job_processes(running: Held) -> list[JobProcesses]:
     """The processes of attempts, from what the keeper noted at their start and the GPUs they hold."""
     found = []
     processes = None

@@ -1,13 +1,9 @@
-"""A step as its client sees it: input to the tasks, their output back, signals, and the exit code.
-
-What travels inside the streams is described where the nodes' form of it is, in `flagplot_agent.steps.protocol`.
-"""
+"""A step as its client sees it: input to the tasks, their output back, signals, and the exit code."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -16,18 +12,11 @@ from flagplot.client.connection import Connection
 from flagplot.client.streams import ByteStream
 from flagplot_wire.errors import Refused
 from flagplot_wire.requests import StartStep, WatchStep
+from flagplot_wire.step_messages import Reader, message, rank_of
 from flagplot_wire.steps import Step, StepSpec
 
-_HEAD = struct.Struct(">cI")
-_RANK = struct.Struct(">I")
-MAX_MESSAGE = 1 << 20
 Output = Callable[[bool, int, bytes], None]
 """Takes (is it standard error, rank, bytes)."""
-
-
-def message(kind: bytes, data: bytes) -> bytes:
-    """One message to a node."""
-    return _HEAD.pack(kind, len(data)) + data
 
 
 class StepClient:
@@ -48,16 +37,20 @@ class StepClient:
     async def start(self, job: str, spec: StepSpec, as_owner: bool = False) -> Step:
         """Start it; raises `Refused`."""
         self.kill_on_bad_exit = spec.kill_on_bad_exit
-        return await self._begin(lambda first: StartStep(job, spec, first, as_owner))
+        return await self._connect(lambda first: StartStep(job, spec, first, as_owner))
 
     async def watch(self, job: str, step: int) -> Step:
         """Watch a running step instead (-1: the last one); raises `Refused`."""
-        return await self._begin(lambda first: WatchStep(job, step, first))
+        return await self._connect(lambda first: WatchStep(job, step, first))
 
-    async def _begin(self, request: Callable[[int], StartStep | WatchStep]) -> Step:
+    async def _connect(self, ask: Callable[[int], StartStep | WatchStep]) -> Step:
         streams = self._connection.streams
         self._first = streams.reserve()
-        reply = await Calls(self._connection).start_step(request(self._first))
+        try:
+            reply = await Calls(self._connection).start_step(ask(self._first))
+        except BaseException:
+            streams.release(self._first)
+            raise
         self.step = reply.step
         self._streams = [streams.at(self._first + place) for place in range(len(reply.step.parts))]
         return reply.step
@@ -76,19 +69,11 @@ class StepClient:
         return self.exit_code
 
     async def _hear(self, node: str, stream: ByteStream) -> None:
-        buffer = bytearray()
+        reader = Reader()
         ended = False
         try:
             while not ended and (data := await stream.read()):
-                buffer += data
-                while len(buffer) >= _HEAD.size:
-                    kind, length = _HEAD.unpack_from(buffer)
-                    if length > MAX_MESSAGE:
-                        raise Refused("protocol", f"node {node} sent a message of {length} bytes")
-                    if len(buffer) < _HEAD.size + length:
-                        break
-                    content = bytes(buffer[_HEAD.size : _HEAD.size + length])
-                    del buffer[: _HEAD.size + length]
+                for kind, content in reader.feed(data):
                     ended |= self._take(node, kind, content)
         except Refused as refused:
             self._told(f"{node}: {refused.message}")
@@ -97,7 +82,7 @@ class StepClient:
 
     def _take(self, node: str, kind: bytes, content: bytes) -> bool:
         if kind in (b"o", b"e"):
-            self._output(kind == b"e", _RANK.unpack_from(content)[0], content[_RANK.size :])
+            self._output(kind == b"e", *rank_of(content))
             return False
         if kind != b"n":
             return False

@@ -10,40 +10,17 @@ from flagplot_wire import streams as ws
 from flagplot_wire.errors import Refused
 
 
-class ByteStream:
-    """One stream. Reading and writing wait; both raise the other side's `Refused`."""
+class ByteStream(ws.End):
+    """One stream, which its connection forgets when it is closed."""
 
     def __init__(self, number: int, send: Callable[[Any], None], forget: Callable[[int], None]) -> None:
-        self.number = number
-        self.changed = asyncio.Event()
-        self.end = ws.End(number, send, self.changed.set)
+        super().__init__(number, send, asyncio.Event())
         self._forget = forget
 
-    async def read(self) -> bytes:
-        """Some bytes; empty at the end."""
-        while (data := self.end.take()) is None:
-            self.changed.clear()
-            await self.changed.wait()
-        return data
-
-    async def write(self, data: bytes) -> None:
-        """Send all, as the other side takes it."""
-        view = memoryview(data)
-        while view:
-            sent = self.end.put(view)
-            view = view[sent:]
-            if view:
-                self.changed.clear()
-                await self.changed.wait()
-
-    def finish(self) -> None:
-        """No more comes from here."""
-        self.end.finish()
-
-    def close(self) -> None:
+    def close(self, why: Refused | None = None) -> None:
         """End it both ways."""
-        if not self.end.over:
-            self.end.close()
+        if not self.over:
+            super().close(why)
         self._forget(self.number)
 
     async def join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -112,9 +89,9 @@ class Streams:
         if stream is None and any(frame.stream in one for one in self._reserved):
             stream = self.at(frame.stream)
         if stream is not None:
-            stream.end.arrived(frame)
+            stream.arrived(frame)
 
     def lost(self, why: Refused) -> None:
         """The connection is gone."""
         for stream in self._open.values():
-            stream.end.lost(why)
+            stream.lost(why)

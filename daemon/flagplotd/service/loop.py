@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Callable
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -16,13 +17,14 @@ from flagplot_wire.replies import Acted, Failure, StepStarted, Submitted
 from flagplotd.core.orders import Order, Outcome, Replan
 from flagplotd.core.state import Settings, State
 from flagplotd.core.step import step
-from flagplotd.core.stimuli import BeginStep, Stimulus, SubmitJob
+from flagplotd.core.stimuli import Stimulus, SubmitJob
 from flagplotd.service import clock
 from flagplotd.service.subscribers import Hub
 from flagplotd.store import Batch, Store, is_full
 
 log = logging.getLogger("flagplotd.loop")
 
+R = TypeVar("R", bound=Struct)
 MAX_BATCH = 1_000
 """Stimuli in one transaction."""
 RETRY_S = 2.0
@@ -66,22 +68,17 @@ class Loop:
         self._queue.put_nowait(Waiting(stimulus, done, payload))
         return await done
 
-    async def begin_step(self, stimulus: BeginStep) -> StepStarted:
-        """As `reply`, for a step."""
-        outcome = await self.ask(stimulus)
-        if isinstance(outcome.reply, Failure):
-            raise Refused(outcome.reply.code, outcome.reply.message, outcome.reply.hint)
-        assert isinstance(outcome.reply, StepStarted)
-        return outcome.reply
+    async def answer(self, stimulus: Stimulus, kind: type[R]) -> R:
+        """As `ask`, for people: the reply of this kind, where a failure is raised as `Refused`."""
+        reply = _succeeded(await self.ask(stimulus))
+        assert isinstance(reply, kind)
+        return reply
 
     async def reply(self, stimulus: Stimulus, payload: Payload | None = None) -> Submitted | Acted:
-        """As `ask`, for people: the reply, where a failure is raised as `Refused`."""
-        outcome = await self.ask(stimulus, payload)
-        if outcome.reply is None or isinstance(outcome.reply, StepStarted):
-            return Acted()
-        if isinstance(outcome.reply, Failure):
-            raise Refused(outcome.reply.code, outcome.reply.message, outcome.reply.hint)
-        return outcome.reply
+        """As `answer`, for what is answered by either; no reply is `Acted`."""
+        reply = _succeeded(await self.ask(stimulus, payload))
+        assert not isinstance(reply, StepStarted)
+        return Acted() if reply is None else reply
 
     async def settled(self) -> None:
         """Wait until all of the state is durable; it stays so until the caller awaits something else."""
@@ -218,3 +215,9 @@ class Loop:
 def _fail(one: Waiting, failure: Failure) -> None:
     if one.done is not None and not one.done.done():
         one.done.set_result(Outcome(reply=failure))
+
+
+def _succeeded(outcome: Outcome) -> Submitted | Acted | StepStarted | None:
+    if isinstance(outcome.reply, Failure):
+        raise Refused(outcome.reply.code, outcome.reply.message, outcome.reply.hint)
+    return outcome.reply

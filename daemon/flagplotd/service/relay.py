@@ -150,10 +150,8 @@ class ClientStreams:
         self.send = send
         self.relays: dict[int, Relay] = {}
 
-    def open(self, number: int, node: NodeStreams | None, name: str) -> int:
+    def open(self, number: int, node: NodeStreams) -> int:
         """Connect stream `number` of the client to a node; returns the node's number for it. Raises `Refused`."""
-        if node is None:
-            raise Refused("unavailable", f"node {name} is not connected", "try again when it is back")
         if number in self.relays or not 0 < number < 2**31:
             raise Refused("bad_request", f"stream {number} is open already")
         if len(self.relays) >= ws.MAX_STREAMS:
@@ -179,7 +177,7 @@ class NodeClient:
 
     def __init__(self, node: NodeStreams, number: int) -> None:
         self._changed = asyncio.Event()
-        self._end = End(number, node.send, self._changed.set)
+        self._end = End(number, node.send, self._changed)
         self._out = bytearray()
         self._node = node
         node.takers[number] = self._arrived
@@ -190,22 +188,19 @@ class NodeClient:
 
     def _flush(self) -> None:
         try:
-            del self._out[: self._end.put(bytes(self._out))]
+            with memoryview(self._out) as waiting:
+                sent = self._end.put(waiting)
+            del self._out[:sent]
         except Refused:
             self._out.clear()
         self._changed.set()
 
     async def read(self) -> bytes:
         """Some bytes; empty at the end."""
-        while True:
-            try:
-                data = self._end.take()
-            except Refused:
-                return b""
-            if data is not None:
-                return data
-            self._changed.clear()
-            await self._changed.wait()
+        try:
+            return await self._end.read()
+        except Refused:
+            return b""
 
     def write(self, data: bytes) -> None:
         """Send without waiting."""
@@ -215,10 +210,9 @@ class NodeClient:
     async def drain(self) -> None:
         """Wait until the other side keeps up."""
         while len(self._out) > ws.WINDOW and not self._end.over:
-            self._changed.clear()
-            await self._changed.wait()
+            await self._end.change()
 
     def close(self) -> None:
         """End the connection."""
         self._end.close()
-        self._node.takers.pop(self._end.stream, None)
+        self._node.takers.pop(self._end.number, None)

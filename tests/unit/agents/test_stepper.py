@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from flagplot_agent.steps import protocol
+from flagplot_wire import step_messages
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
 
@@ -48,12 +48,12 @@ class Part:
         )  # fmt: skip
         os.close(memory)
         theirs.close()
-        self.reader = protocol.Reader()
+        self.reader = step_messages.Reader()
         self.news: list[dict[str, Any]] = []
         self.out: dict[tuple[bytes, int], bytes] = {}
 
     def send(self, kind: bytes, data: bytes) -> None:
-        self.client.sendall(protocol.message(kind, data))
+        self.client.sendall(step_messages.message(kind, data))
 
     def hear(self, until: str) -> None:
         """Take messages up to one of news, or to some output."""
@@ -151,6 +151,14 @@ def test_all_of_it_ends_when_its_client_is_gone(parts: list[Part]) -> None:
     part.client.close()
     end = part.end()
     assert (end["cause"], end["signal"]) == ("cancelled", 9) and not living("617.25")
+
+
+@pytest.mark.parametrize("bytes_", [b"c\0\0\0\4what", b"c\0\0\0\2[]", b"i\x7f\xff\xff\xff"])
+def test_a_client_that_says_nonsense_is_taken_for_gone(parts: list[Part], bytes_: bytes) -> None:
+    part = start(parts, ["sleep", "619.25"])
+    part.hear("started")
+    part.client.sendall(bytes_)
+    assert part.end()["cause"] == "cancelled" and not living("619.25")
 
 
 def test_what_a_task_leaves_behind_goes_with_it(parts: list[Part]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 import pytest
@@ -15,8 +16,8 @@ class Pair:
 
     def __init__(self) -> None:
         self.frames: list[tuple[End, object]] = []
-        self.left = End(1, lambda frame: self.frames.append((self.right, frame)), lambda: None)
-        self.right = End(1, lambda frame: self.frames.append((self.left, frame)), lambda: None)
+        self.left = End(1, lambda frame: self.frames.append((self.right, frame)), asyncio.Event())
+        self.right = End(1, lambda frame: self.frames.append((self.left, frame)), asyncio.Event())
 
     def deliver(self) -> None:
         while self.frames:
@@ -69,10 +70,10 @@ def test_ends() -> None:
 
 def test_who_breaks_the_credit_is_cut_off() -> None:
     told: list[object] = []
-    end = End(5, told.append, lambda: None)
+    end = End(5, told.append, asyncio.Event())
     end.arrived(StreamData(5, bytes(WINDOW + 1)))
     assert isinstance(told[-1], StreamEnd) and told[-1].code == "protocol"
-    end = End(5, told.append, lambda: None)
+    end = End(5, told.append, asyncio.Event())
     end.arrived(StreamCredit(5, 1))
     assert end.over
     with pytest.raises(Refused):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from flagplot_wire import streams as ws
@@ -10,7 +12,7 @@ from flagplot_wire.job import Job
 from flagplot_wire.job import State as JobState
 from flagplot_wire.replies import Acted, Opened, Steps, StepStarted
 from flagplot_wire.requests import CancelStep, Claim, EndJob, GetSteps, OpenFile, OpenPort, StartStep, WatchStep
-from flagplot_wire.steps import StepEnd
+from flagplot_wire.steps import StepEnd, StepPart
 from flagplotd.core import stimuli as st
 from flagplotd.service.context import Asking
 from flagplotd.service.handlers.finding import find_one, owner_or_operator
@@ -29,7 +31,7 @@ async def start(asking: Asking, request: StartStep) -> StepStarted:
         raise Refused("bad_request", "a path, argument or variable holds a NUL byte")
     if size_of(spec) > MAX_SPEC:
         raise Refused("bad_request", "the step's arguments and environment are larger than 2 MiB", "export less")
-    reply = await server.loop.begin_step(st.BeginStep(asking.who, request.job, spec, request.as_owner))
+    reply = await server.loop.answer(st.BeginStep(asking.who, request.job, spec, request.as_owner), StepStarted)
     step = reply.step
     job = server.state.jobs[step.number]
     environment = dict(spec.environment)
@@ -37,14 +39,9 @@ async def start(asking: Asking, request: StartStep) -> StepStarted:
         payload = await server.dispatch.payloads.get(job.array_number or job.number)
         environment = {**(payload.environment if payload else {}), **environment}
     launch = server.dispatch.step_launch(job, environment)
-    opened: list[tuple[NodeStreams, int]] = []
     try:
-        for index, part in enumerate(step.parts):
-            node = _streams(asking, part.node)
-            opened.append((node, asking.streams.open(request.stream + index, node, part.node)))
+        opened = _open_all(asking, request.stream, step.parts)
     except Refused as refused:
-        for index in range(len(opened)):
-            asking.streams.relays[request.stream + index].end(refused)
         for part in step.parts:
             end = StepEnd(step.number, step.attempt, step.step, part.node, "lost", 1, message=refused.message)
             server.loop.post(st.StepPartEnded(part.node, end))
@@ -65,18 +62,30 @@ async def watch(asking: Asking, request: WatchStep) -> StepStarted:
         what = f"step {job.display_id}.{request.step}" if request.step >= 0 else f"a step of job {job.display_id}"
         raise Refused("not_running", f"{what} does not run", "flagplot show job lists the steps")
     parts = tuple(part for part in step.parts if part.node not in step.ended)
-    for index, part in enumerate(parts):
-        node = _streams(asking, part.node)
-        there = asking.streams.open(request.stream + index, node, part.node)
+    for node, there in _open_all(asking, request.stream, parts):
         node.send(ws.ConnectStep(there, step.number, step.attempt, step.step))
     return StepStarted(replace(step, parts=parts))
 
 
-def _streams(asking: Asking, name: str) -> NodeStreams:
+def _open(asking: Asking, number: int, name: str) -> tuple[NodeStreams, int]:
+    """Connect stream `number` of the client to a node; returns the node's streams and its number for this one."""
     link = asking.server.agents.links.get(name)
     if link is None or link.streams is None:
         raise Refused("unavailable", f"node {name} is not connected", "try again when it is back")
-    return link.streams
+    return link.streams, asking.streams.open(number, link.streams)
+
+
+def _open_all(asking: Asking, first: int, parts: Sequence[StepPart]) -> list[tuple[NodeStreams, int]]:
+    """As `_open`, for the nodes of a step: all of them, or none where one refuses."""
+    opened: list[tuple[NodeStreams, int]] = []
+    try:
+        for part in parts:
+            opened.append(_open(asking, first + len(opened), part.node))
+    except Refused as refused:
+        for index in range(len(opened)):
+            asking.streams.relays[first + index].end(refused)
+        raise
+    return opened
 
 
 async def _running(asking: Asking, text: str, node: str, as_owner: bool = False) -> tuple[Job, str]:
@@ -98,8 +107,7 @@ async def open_port(asking: Asking, request: OpenPort) -> Opened:
     if not 0 < request.port < 65_536:
         raise Refused("bad_request", f"{request.port} is no port")
     job, node = await _running(asking, request.job, request.node, request.as_owner)
-    streams = _streams(asking, node)
-    there = asking.streams.open(request.stream, streams, node)
+    streams, there = _open(asking, request.stream, node)
     streams.send(ws.ConnectPort(there, job.number, job.status.attempt, job.uid, request.port))
     return Opened(node)
 
@@ -109,8 +117,7 @@ async def open_file(asking: Asking, request: OpenFile) -> Opened:
     job, node = await _running(asking, request.job, request.node)
     if "\0" in request.path or not request.path:
         raise Refused("bad_request", "a path is needed, without NUL bytes")
-    streams = _streams(asking, node)
-    there = asking.streams.open(request.stream, streams, node)
+    streams, there = _open(asking, request.stream, node)
     streams.send(
         ws.ConnectFile(
             there, job.number, job.status.attempt, job.user, job.uid, job.gid, request.verb, request.path,
@@ -128,7 +135,7 @@ async def steps(asking: Asking, request: GetSteps) -> Steps:
 
 async def cancel(asking: Asking, request: CancelStep) -> Acted:
     """End a step."""
-    return _acted(await asking.server.loop.reply(st.EndStep(asking.who, request.job, request.step)))
+    return await asking.server.loop.answer(st.EndStep(asking.who, request.job, request.step), Acted)
 
 
 async def claim(asking: Asking, request: Claim) -> Acted:
@@ -144,9 +151,4 @@ async def claim(asking: Asking, request: Claim) -> Acted:
 
 async def end_job(asking: Asking, request: EndJob) -> Acted:
     """The client is done with its job."""
-    return _acted(await asking.server.loop.reply(st.EndInteractive(asking.who, request.job, request.exit_code)))
-
-
-def _acted(reply: object) -> Acted:
-    assert isinstance(reply, Acted)
-    return reply
+    return await asking.server.loop.answer(st.EndInteractive(asking.who, request.job, request.exit_code), Acted)

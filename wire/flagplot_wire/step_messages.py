@@ -3,7 +3,6 @@
 A message is a kind (one letter), a length (4 bytes, big-endian) and that many bytes. To the node: `i` input bytes
 for the tasks that read it (empty: its end), `c` a JSON command (`signal`, `end`, `resize`). From the node: `o` and
 `e` output and error, each behind the task's rank (4 bytes), and `n` JSON news: `started`, `exited`, `failed`.
-The client's form of this is `flagplot.client.steps`.
 """
 
 from __future__ import annotations
@@ -11,6 +10,8 @@ from __future__ import annotations
 import json
 import struct
 from typing import Any
+
+from flagplot_wire.errors import Refused
 
 _HEAD = struct.Struct(">cI")
 _RANK = struct.Struct(">I")
@@ -27,6 +28,11 @@ def output(kind: bytes, rank: int, data: bytes) -> bytes:
     return message(kind, _RANK.pack(rank) + data)
 
 
+def rank_of(content: bytes) -> tuple[int, bytes]:
+    """The rank and the bytes of an `o` or `e` message."""
+    return _RANK.unpack_from(content)[0], content[_RANK.size :]
+
+
 def news(**what: Any) -> bytes:
     """Something happened to a task."""
     return message(b"n", json.dumps(what).encode())
@@ -39,13 +45,13 @@ class Reader:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
-        """Add bytes; returns whole messages as (kind, data). Raises ValueError on what is none."""
+        """Add bytes; returns whole messages as (kind, data). Raises `Refused` on what is none."""
         self._buffer += data
         found = []
         while len(self._buffer) >= _HEAD.size:
             kind, length = _HEAD.unpack_from(self._buffer)
             if length > MAX_MESSAGE:
-                raise ValueError(f"a message of {length} bytes")
+                raise Refused("protocol", f"a message of {length} bytes, above the {MAX_MESSAGE} allowed")
             whole = _HEAD.size + length
             if len(self._buffer) < whole:
                 break
