@@ -35,7 +35,8 @@ told = {"user": welcome.user, "env": dict(os.environ), "args": sys.argv[1:], "tt
 if tty:
     told["size"] = list(os.get_terminal_size(0))
     told["front"] = os.tcgetpgrp(os.open("/dev/tty", os.O_RDWR)) == os.getpgrp()
-signal.signal(signal.SIGWINCH, lambda *_: print(json.dumps(list(os.get_terminal_size(0))), flush=True))
+# Not by print: the signal may come while the line below is being printed.
+signal.signal(signal.SIGWINCH, lambda *_: os.write(1, json.dumps(list(os.get_terminal_size(0))).encode() + b"\n"))
 print(json.dumps(told), flush=True)
 for text in sys.stdin:
     if text.strip() == "quit":
