@@ -20,6 +20,7 @@ from textual.widgets import Input, TextArea
 from flagplot.client.calls import Calls
 from flagplot.client.connection import Connection
 from flagplot.client.mirror import Mirror
+from flagplot.language import speak, wished
 from flagplot.tui import commands
 from flagplot.tui.looks import Looks
 from flagplot.tui.main_view import MainView
@@ -395,6 +396,7 @@ def run(target: Any, *, read_only: bool = False, theme: str | None = None, looks
         )
     live = Live(target)
     looks = looks or Looks()
+    speak(() if looks.ascii else wished(os.environ))
     app = FlagplotApp(mirror=live.mirror, calls=live.calls, live=live, read_only=read_only, theme=theme, looks=looks)
     code = app.run(mouse=looks.mouse and os.environ.get("FLAGPLOT_MOUSE", "1") != "0")
     return int(code or 0) if app.return_code == 0 else int(app.return_code or 1)

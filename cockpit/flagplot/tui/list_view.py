@@ -9,6 +9,7 @@ from typing import ClassVar, Generic, TypeVar
 from textual.widget import Widget
 
 from flagplot.client.mirror import Mirror
+from flagplot.language import tr
 from flagplot.tui.main_view import MainView
 from flagplot.tui.widgets.virtual_table import VirtualTable
 from flagplot.view.choice import Choice
@@ -20,10 +21,8 @@ C = TypeVar("C", bound=Choice)
 class ListView(MainView):
     """A list with a filter."""
 
-    NOUN: ClassVar[str] = ""
-    """One of what is listed: `No NOUN matches the filter`."""
-    WAITING: ClassVar[str] = ""
-    """What will be here once the controller answers."""
+    NO_MATCH: ClassVar[str] = ""
+    """What is said when a filter leaves nothing."""
     NOTHING: ClassVar[tuple[str, str]] = ("", "")
     """What is said while there is nothing to list, and when something will appear."""
 
@@ -75,14 +74,17 @@ class ListView(MainView):
     def empty_words(self, mirror: Mirror) -> Sequence[str]:
         """What is shown in place of rows."""
         if not mirror.complete:
-            return ["Waiting for the controller", clean(mirror.problem) or f"{self.WAITING} with its first answer"]
+            return [
+                tr("Waiting for the controller"),
+                clean(mirror.problem) or tr("the list comes with its first answer"),
+            ]
         if self.filter_text:
-            return [f"No {self.NOUN} matches the filter", "Esc clears it · / changes it"]
+            return [tr(self.NO_MATCH), tr("Esc clears it · / changes it")]
         return self.nothing_yet()
 
     def nothing_yet(self) -> Sequence[str]:
         """What is shown when there is nothing to list."""
-        return self.NOTHING
+        return [tr(line) for line in self.NOTHING]
 
     # keys
 

@@ -11,6 +11,7 @@ from textual.app import App
 
 from flagplot.client.calls import Calls
 from flagplot.client.mirror import Mirror
+from flagplot.language import tr
 from flagplot.tui import rights
 from flagplot.tui.roles import owner_colour, parse_style, role_style
 from flagplot.tui.screens.confirm import Popup
@@ -74,7 +75,7 @@ class Services(App[int]):
     def why_not(self, right: str, owner: str = "") -> str:
         """A sentence why we may not (empty: we may)."""
         if self.read_only:
-            return "This cockpit was started read-only."
+            return tr("This cockpit was started read-only.")
         return rights.why_not(self.mirror.welcome, right, owner)
 
     def perform(
@@ -91,8 +92,8 @@ class Services(App[int]):
         """
         if not self.mirror.connected:
             coro.close()
-            self.command_log.append((self.now(), command_line, "not sent: no connection"))
-            self.failure("Not connected: nothing was sent", [f"$ {command_line}", self.mirror.problem])
+            self.command_log.append((self.now(), command_line, tr("not sent: no connection")))
+            self.failure(tr("Not connected: nothing was sent"), [f"$ {command_line}", self.mirror.problem])
             return
         self.run_worker(self._perform(command_line, coro, success, then), group="actions")
 
@@ -107,17 +108,20 @@ class Services(App[int]):
         try:
             result = await coro
         except Refused as refused:
-            self.command_log.append((at, command_line, f"refused: {refused.message}"))
+            self.command_log.append((at, command_line, tr("refused: {why}").format(why=refused.message)))
             self.failure(refused.message, [refused.hint, f"$ {command_line}"])
             return
         failed = [one for one in result.results if one.error] if isinstance(result, Acted) else []
         if failed:
-            self.command_log.append((at, command_line, f"failed for {len(failed)}"))
+            self.command_log.append((at, command_line, tr("failed for {count}").format(count=len(failed))))
             lines = [f"{one.target}: {one.message or one.error}" for one in failed]
             done = len(result.results) - len(failed) if isinstance(result, Acted) else 0
-            self.failure(f"Failed for {len(failed)}, done for {done}", [*lines, f"$ {command_line}"])
+            self.failure(
+                tr("Failed for {failed}, done for {done}").format(failed=len(failed), done=done),
+                [*lines, f"$ {command_line}"],
+            )
             return
-        self.command_log.append((at, command_line, "done"))
+        self.command_log.append((at, command_line, tr("done")))
         self.say(success if isinstance(success, str) else success(result))
         if then is not None:
             then(result)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from textual.app import SuspendNotSupported
 
+from flagplot.language import tr
 from flagplot_wire.errors import Refused
 from flagplot_wire.text import clean
 
@@ -17,11 +18,11 @@ def open_shell(app: FlagplotApp, target: str, running: bool, owner: str) -> None
     """Suspend the cockpit, open the shell, come back; says why where that cannot be."""
     connection = app.live.connection if app.live is not None else None
     if not running:
-        app.say(f"Job {target} is not running: a shell needs its nodes")
+        app.say(tr("Job {job} is not running: a shell needs its nodes").format(job=target))
     elif app.read_only:
-        app.say("This cockpit was started read-only.")
+        app.say(tr("This cockpit was started read-only."))
     elif connection is None:
-        app.say("Not connected to the controller")
+        app.say(tr("Not connected to the controller"))
     else:
         app.run_worker(_shell(app, target, owner != app.user), group="shell", exclusive=True)
 
@@ -35,7 +36,10 @@ async def _shell(app: FlagplotApp, target: str, as_owner: bool) -> None:
     code = 0
     try:
         with app.suspend():
-            print(f"flagplot: shell in job {clean(target)}; exit brings the cockpit back", flush=True)
+            print(
+                "flagplot: " + tr("shell in job {job}; exit brings the cockpit back").format(job=clean(target)),
+                flush=True,
+            )
             code = await carry(app.live.connection, target, shell_spec(""), as_owner=as_owner)
     except SuspendNotSupported:
         app.say(f"No shell here: this terminal cannot be lent. Elsewhere: {line}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from flagplot.language import tr
 from flagplot.view.queue import job_target
 from flagplot.view.words import state_look
 from flagplot_wire.job import Job, State
@@ -17,19 +18,19 @@ def effect(verb: str, job: Job) -> str:
     """What `cancel`, `hold`, `release` or `requeue` does to a job in the state it is in."""
     state = job.status.state
     if state.ended and verb != "requeue":
-        return "nothing: has ended"
+        return tr("nothing: has ended")
     match verb:
         case "hold" if state is not State.PENDING:
-            return "cannot: has started"
+            return tr("cannot: has started")
         case "hold":
-            return "nothing: is held" if job.spec.hold else "waits until released"
+            return tr("nothing: is held" if job.spec.hold else "waits until released")
         case "release":
-            return "may start" if job.spec.hold else "nothing: is not held"
+            return tr("may start" if job.spec.hold else "nothing: is not held")
         case "requeue":
             if state is State.PENDING:
-                return "nothing: waits already"
-            return "waits again" if state.ended else "stops and waits again"
-    return "never starts" if state is State.PENDING else "stops"
+                return tr("nothing: waits already")
+            return tr("waits again" if state.ended else "stops and waits again")
+    return tr("never starts" if state is State.PENDING else "stops")
 
 
 def lines(verb: str, targets: Mapping[str, Job | None]) -> list[str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
 from flagplot.client.mirror import Mirror
+from flagplot.language import tr, tr_count
 from flagplot.view.words import about, memory, state_look
 from flagplot_wire import events as ev
 from flagplot_wire.hostlist import compress_hosts
@@ -41,7 +42,9 @@ def row_of(event: ev.Event, mirror: Mirror) -> EventRow:
     seq, time = event.seq, event.time
     match event.body:
         case ev.JobAdded(job):
-            text = f"{clean(job.spec.name)}  to {clean(job.spec.partition) or 'the default partition'}"
+            text = tr("{name}  to {partition}").format(
+                name=clean(job.spec.name), partition=clean(job.spec.partition) or tr("the default partition")
+            )
             return EventRow(seq, time, "○", "state-pending", "submitted", job.display_id, text, job.user, job.number)
         case ev.JobChanged(number, status, cause, by):
             known = mirror.jobs.get(number)
@@ -59,7 +62,11 @@ def row_of(event: ev.Event, mirror: Mirror) -> EventRow:
             target = f"{known.display_id if known else step.number}.{step.id.partition('.')[2]}"
             return EventRow(seq, time, "·", "plain", "step", target, text, step.user, step.number)
         case ev.JobsForgotten(numbers):
-            text = f"{len(numbers)} ended job{'s' if len(numbers) != 1 else ''} left the queue; history keeps them"
+            text = tr_count(
+                "{count} ended job left the queue; history keeps it",
+                "{count} ended jobs left the queue; history keeps them",
+                len(numbers),
+            )
             return EventRow(seq, time, "·", "dim", "forgotten", "-", text, "")
         case ev.NodeChanged(node, cause, by):
             glyph, role = _NODE.get(cause, ("·", "plain"))
@@ -91,20 +98,20 @@ def _node_text(node: Node) -> str:
     if node.inventory is None:
         return ""
     if not node.responding:
-        return clean(node.down_reason) or "its agent is not connected"
+        return clean(node.down_reason) or tr("its agent is not connected")
     gpus = f", {counted(len(node.inventory.gpus), 'GPU')}" if node.inventory.gpus else ""
     return f"{counted(node.cpus, 'CPU')}, {memory(node.inventory.memory_mib)}{gpus}"
 
 
 def _change(job: Job | None, status: Status) -> str:
     name = f"{clean(job.spec.name)}  " if job else ""
-    where = f"on {clean(compress_hosts(status.allocation.names))}" if status.allocation else ""
+    where = tr("on {nodes}").format(nodes=clean(compress_hosts(status.allocation.names))) if status.allocation else ""
     message = clean(status.message)
     if status.state == State.RUNNING:
         return f"{name}{where}"
-    code = f"exit code {status.exit_code}" if status.exit_code else ""
+    code = tr("exit code {code}").format(code=status.exit_code) if status.exit_code else ""
     rest = message or code
-    return f"{name}{status.state.value.lower().replace('_', ' ')}{': ' + rest if rest else ''}"
+    return f"{name}{tr(status.state.value.lower().replace('_', ' '))}{': ' + rest if rest else ''}"
 
 
 def select(mirror: Mirror, older: list[ev.Event], text: str) -> list[EventRow]:

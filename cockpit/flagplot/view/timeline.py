@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from flagplot.client.mirror import Mirror
+from flagplot.language import tr
 from flagplot.view.bars import Piece, level
 from flagplot.view.fleet import Fleet, NodeFact
 from flagplot.view.fleet_filter import node_filter
 from flagplot.view.words import moment, short_span
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import NO_LIMIT, Job, State
-from flagplot_wire.text import clean
+from flagplot_wire.text import clean, width
 
 SCALES = (10, 30, 60, 120, 300, 600, 1_200, 1_800, 3_600, 7_200, 14_400, 43_200)
 """Seconds per cell, from near to far."""
@@ -121,14 +122,16 @@ _ZERO = timedelta()
 
 
 def _write(line: list[str], at: int, text: str) -> None:
-    if at >= 0 and at + len(text) <= len(line):
-        line[at : at + len(text)] = text
+    """Into cells: the second one of a wide character is empty."""
+    cells = [cell for char in text for cell in (char, *[""] * (width(char) - 1))]
+    if at >= 0 and at + len(cells) <= len(line):
+        line[at : at + len(cells)] = cells
 
 
 def node_strip(mirror: Mirror, fact: NodeFact, view: Window, now: int) -> list[Piece]:
     """How full a node is held in each cell: GPUs (CPUs where it has none), by limits; nothing before now."""
     if not fact.known:
-        return [("? never reported", "dim")]
+        return [("? " + tr("never reported"), "dim")]
     total = len(fact.gpus) or fact.cpus or 1
     change: dict[int, float] = {}
     for bar in bars_of(mirror, fact, {}):
@@ -166,8 +169,8 @@ def job_strip(bar: Bar, view: Window, now: int) -> list[Piece]:
     if bar.end == FAR and first < view.cells:
         text[-1] = "→"
     if first >= view.cells:
-        words = f"{'planned' if bar.planned else 'starts'} {moment(bar.start, now)} →"
-        _write(text, view.cells - len(words), words)
+        words = tr("planned {when} →" if bar.planned else "starts {when} →").format(when=moment(bar.start, now))
+        _write(text, view.cells - width(words), words)
     return _runs(text, owner)
 
 
@@ -188,4 +191,4 @@ def label(bar: Bar) -> list[Piece]:
 
 def scale_words(scale: int) -> str:
     """`20m a cell`."""
-    return f"{short_span(SCALES[scale])} a cell"
+    return tr("{span} a cell").format(span=short_span(SCALES[scale]))

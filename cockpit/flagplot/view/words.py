@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
+from flagplot.language import later, tr
 from flagplot_wire.job import Forecast, Job, State
 from flagplot_wire.text import clean
 
@@ -34,14 +35,15 @@ def short_span(seconds: int) -> str:
 def about(seconds: int) -> str:
     """A span for reading: `2 h`, `1 h 20 min`, `3 d 4 h`, `40 s`."""
     if seconds < 60:
-        return f"{max(0, seconds)} s"
+        return tr("{seconds} s").format(seconds=max(0, seconds))
     if seconds < 3_600:
-        return f"{seconds // 60} min"
+        return tr("{minutes} min").format(minutes=seconds // 60)
     if seconds < 86_400:
         hours, minutes = seconds // 3_600, seconds % 3_600 // 60
-        return f"{hours} h {minutes} min" if minutes and hours < 10 else f"{hours} h"
+        long = minutes and hours < 10
+        return tr("{hours} h {minutes} min" if long else "{hours} h").format(hours=hours, minutes=minutes)
     days, hours = seconds // 86_400, seconds % 86_400 // 3_600
-    return f"{days} d {hours} h" if hours else f"{days} d"
+    return tr("{days} d {hours} h" if hours else "{days} d").format(days=days, hours=hours)
 
 
 def moment(at: int, now: int, zone: tzinfo | None = None) -> str:
@@ -49,7 +51,7 @@ def moment(at: int, now: int, zone: tzinfo | None = None) -> str:
     if not at:
         return "-"
     if abs(at - now) < 86_400:
-        return f"in {about(at - now)}" if at > now else f"{about(now - at)} ago"
+        return tr("in {span}" if at > now else "{span} ago").format(span=about(abs(at - now)))
     return datetime.fromtimestamp(at, UTC).astimezone(zone).strftime("%Y-%m-%d %H:%M")
 
 
@@ -79,18 +81,18 @@ class Look:
     role: str
 
 
-_LOOKS: dict[State, tuple[str, str]] = {
-    State.PENDING: ("○", "state-pending"),
-    State.RUNNING: ("●", "state-running"),
-    State.SUSPENDED: ("◆", "state-suspended"),
-    State.COMPLETING: ("◐", "state-completing"),
-    State.COMPLETED: ("✓", "state-completed"),
-    State.FAILED: ("✗", "state-failed"),
-    State.CANCELLED: ("⊘", "state-cancelled"),
-    State.TIMEOUT: ("◷", "state-timeout"),
-    State.OUT_OF_MEMORY: ("▲", "state-failed"),
-    State.NODE_FAIL: ("!", "state-failed"),
-    State.PREEMPTED: ("↺", "state-cancelled"),
+_LOOKS: dict[State, tuple[str, str, str]] = {
+    State.PENDING: ("○", "state-pending", later("pending")),
+    State.RUNNING: ("●", "state-running", later("running")),
+    State.SUSPENDED: ("◆", "state-suspended", later("suspended")),
+    State.COMPLETING: ("◐", "state-completing", later("completing")),
+    State.COMPLETED: ("✓", "state-completed", later("completed")),
+    State.FAILED: ("✗", "state-failed", later("failed")),
+    State.CANCELLED: ("⊘", "state-cancelled", later("cancelled")),
+    State.TIMEOUT: ("◷", "state-timeout", later("timeout")),
+    State.OUT_OF_MEMORY: ("▲", "state-failed", later("out of memory")),
+    State.NODE_FAIL: ("!", "state-failed", later("node fail")),
+    State.PREEMPTED: ("↺", "state-cancelled", later("preempted")),
 }
 
 
@@ -98,9 +100,9 @@ def state_look(job: Job, instead: State | None = None) -> Look:
     """The look of a job's state; a held job is told apart from one that waits."""
     state = instead or job.status.state
     if state == State.PENDING and job.spec.hold:
-        return Look("◇", "PD", "held", "state-held")
-    glyph, role = _LOOKS[state]
-    return Look(glyph, state.short, state.value.lower().replace("_", " "), role)
+        return Look("◇", "PD", tr("held"), "state-held")
+    glyph, role, word = _LOOKS[state]
+    return Look(glyph, state.short, tr(word), role)
 
 
 def gpu_words(job: Job) -> str:
@@ -138,7 +140,7 @@ def pending_words(job: Job, forecast: Forecast | None, now: int) -> str:
     if forecast is None:
         return "(None)"
     if forecast.never:
-        return f"(never: {clean(forecast.never)})"
+        return tr("(never: {why})").format(why=clean(forecast.never))
     words = ",".join(reason.why for reason in forecast.reasons) or "None"
     when = f" {moment(forecast.start, now)}" if forecast.start and forecast.start > now else ""
     return f"({words}){when}"

@@ -12,6 +12,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from flagplot.language import tr
 from flagplot.view.queue import COLUMNS, SORTS, QueueSpec
 
 
@@ -52,11 +53,13 @@ class ColumnsDialog(ModalScreen[QueueSpec]):
     def compose(self) -> ComposeResult:
         """The columns and the keys."""
         with Vertical():
-            yield Static(Content("Columns of the queue"))
+            yield Static(Content(tr("Columns of the queue")))
             with VerticalScroll(can_focus=False):
                 yield Static(self.body(), id="columns")
             yield Static(
-                Content("space shows or hides · J K move · s sorts\n0 as the width allows · Enter saves · Esc leaves"),
+                Content(
+                    tr("space shows or hides · J K move · s sorts\n0 as the width allows · Enter saves · Esc leaves")
+                ),
                 classes="keys",
             )
 

@@ -12,6 +12,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Static
 
+from flagplot.language import tr
 from flagplot_wire.text import clean
 
 SHOWN = 200
@@ -63,14 +64,16 @@ class ConfirmDialog(ModalScreen[bool]):
             if self._targets:
                 lines = [clean(target) for target in self._targets[:SHOWN]]
                 if len(self._targets) > SHOWN:
-                    lines.append(f"… and {len(self._targets) - SHOWN} more")
+                    lines.append(tr("… and {count} more").format(count=len(self._targets) - SHOWN))
                 with VerticalScroll(classes="targets", can_focus=False):
                     yield Static(Content("\n".join(lines)))
             if self._note:
                 yield Static(Content(clean(self._note, keep_newlines=True)), classes="note")
             with Horizontal():
-                yield Button(Content(f"{self._no} (n)"), id="no")
-                yield Button(Content(f"{self._yes} (y)"), id="yes", variant="error" if self._destructive else "primary")
+                yield Button(Content(f"{tr(self._no)} (n)"), id="no")
+                yield Button(
+                    Content(f"{tr(self._yes)} (y)"), id="yes", variant="error" if self._destructive else "primary"
+                )
 
     def on_mount(self) -> None:
         """Start on No."""
@@ -115,7 +118,7 @@ class Popup(ModalScreen[None]):
             yield Static(Content(clean(self._title)), classes="what")
             with VerticalScroll(classes="lines"):
                 yield Static(Content("\n".join(clean(line, keep_newlines=True) for line in self._lines)))
-            yield Static(Content("Enter or Esc closes this"), classes="close")
+            yield Static(Content(tr("Enter or Esc closes this")), classes="close")
 
 
 class TooSmall(ModalScreen[None]):
@@ -137,7 +140,8 @@ class TooSmall(ModalScreen[None]):
     def words(self) -> str:
         """What is there and what is needed."""
         size = self.app.size
-        return f"Terminal too small\nnow {size.width}×{size.height}\nneeded {self._needed[0]}×{self._needed[1]}"
+        now, needed = f"{size.width}×{size.height}", f"{self._needed[0]}×{self._needed[1]}"
+        return tr("Terminal too small\nnow {now}\nneeded {needed}").format(now=now, needed=needed)
 
     def on_resize(self) -> None:
         """Tell the size of now."""

@@ -8,6 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from flagplot.client.mirror import Mirror
+from flagplot.language import tr, tr_count
 from flagplot.tui.list_view import ListView
 from flagplot.tui.widgets.pieces import PieceLine, PieceTable
 from flagplot.view.bars import Piece
@@ -18,7 +19,7 @@ from flagplot.view.words import clock_time
 from flagplot_wire import events as ev
 from flagplot_wire.errors import Refused
 from flagplot_wire.requests import GetEvents
-from flagplot_wire.text import clean, counted
+from flagplot_wire.text import clean
 
 COLUMNS = (
     Column("time", "WHEN", 11),
@@ -35,8 +36,7 @@ class EventsView(ListView):
     """The table of events."""
 
     title = "Events"
-    NOUN = "event"
-    WAITING = "events come"
+    NO_MATCH = "No event matches the filter"
     NOTHING = ("Nothing has happened yet", "starts, ends, drains and losses appear here as they happen")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Open", tooltip="The job's or the node's page"),
@@ -67,7 +67,7 @@ class EventsView(ListView):
     def counts(self) -> str:
         """Filter and number."""
         shown = f"/{clean(self.filter)}  " if self.filter else ""
-        return f"{shown}{counted(len(self._rows), 'event')}"
+        return shown + tr_count("{count} event", "{count} events", len(self._rows))
 
     def entered(self) -> None:
         """Ask for what happened before we came, once per controller."""
@@ -122,7 +122,7 @@ class EventsView(ListView):
         row = self._rows.get(key) if key is not None else None
         pieces: list[Piece] = []
         if self._trouble:
-            pieces = [(f"Earlier events cannot be had: {clean(self._trouble)}", "warning")]
+            pieces = [(tr("Earlier events cannot be had: {why}").format(why=clean(self._trouble)), "warning")]
         elif row is not None:
             pieces = [(f"{clock_time(row.time)}  ", "dim"), (f"{row.what} {row.target}  ", row.role)]
             pieces.append((row.text, "plain"))
@@ -145,4 +145,4 @@ class EventsView(ListView):
         elif row.node:
             self.cockpit.open_node(row.node)
         else:
-            self.cockpit.say("This event concerns no single job or node")
+            self.cockpit.say(tr("This event concerns no single job or node"))

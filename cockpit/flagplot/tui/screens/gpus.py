@@ -8,6 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from flagplot.client.mirror import Mirror
+from flagplot.language import tr, tr_count
 from flagplot.tui.list_view import SortedView
 from flagplot.tui.widgets.pieces import PieceLine, PieceTable
 from flagplot.view.bars import Piece, number
@@ -20,8 +21,7 @@ class GpusView(SortedView[GpuSpec]):
     """The table of GPUs."""
 
     title = "GPUs"
-    NOUN = "GPU"
-    WAITING = "the GPUs come"
+    NO_MATCH = "No GPU matches the filter"
     NOTHING = ("No node has reported a GPU", "GPUs appear here when an agent finds some · 2 shows the nodes")
     ORDERS = tuple(SORTS)
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -95,15 +95,18 @@ class GpusView(SortedView[GpuSpec]):
         outsiders = sum(bool(one.outsiders) for fact in facts for one in fact.gpus)
         faults = sum(bool(one.trouble) for fact in facts for one in fact.gpus)
         unknown = sum(not fact.known for fact in facts)
-        pieces: list[Piece] = [(f"{number(round(held, 1))} of {total} held", "bold"), (f"  {free} free", "good")]
+        pieces: list[Piece] = [
+            (tr("{held} of {total} held").format(held=number(round(held, 1)), total=total), "bold"),
+            ("  " + tr("{count} free").format(count=free), "good"),
+        ]
         if faults:
-            pieces.append((f"  ✗ {faults} faulty", "bad"))
+            pieces.append(("  ✗ " + tr("{count} faulty").format(count=faults), "bad"))
         if outsiders:
-            pieces.append((f"  ! {outsiders} with outsiders", "bad"))
+            pieces.append(("  ! " + tr("{count} with outsiders").format(count=outsiders), "bad"))
         if unknown:
-            pieces.append((f"  ? {counted(unknown, 'node')} unknown", "dim"))
+            pieces.append(("  ? " + tr_count("{count} node unknown", "{count} nodes unknown", unknown), "dim"))
         if self.size.width >= 116:
-            pieces.append(("   █ held, in the owner's colour  ░ free", "dim"))
+            pieces.append(("   █ " + tr("held, in the owner's colour") + "  ░ " + tr("free"), "dim"))
         return pieces
 
     # keys

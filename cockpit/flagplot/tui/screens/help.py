@@ -13,11 +13,13 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from flagplot.language import later, tr
 from flagplot.tui.widgets.hints import key_name
 from flagplot_wire.text import fit, width
 
 ROOM = 63
 """Cells for keys and what they do; longer words go on below."""
+HERE, ALSO_HERE, EVERYWHERE = later("Here"), later("Also here"), later("Everywhere")
 
 
 def help_rows(bindings: Sequence[ActiveBinding]) -> list[tuple[str, str, str]]:
@@ -26,10 +28,10 @@ def help_rows(bindings: Sequence[ActiveBinding]) -> list[tuple[str, str, str]]:
     for active in bindings:
         binding = active.binding
         if binding.description:
-            where = "Here" if binding.show else "Everywhere" if active.node is active.node.app else "Also here"
-            words = binding.tooltip or binding.description
+            where = HERE if binding.show else EVERYWHERE if active.node is active.node.app else ALSO_HERE
+            words = tr(binding.tooltip or binding.description)
             grouped.setdefault((where, binding.action, words), []).append(binding.key_display or key_name(binding.key))
-    order = {"Here": 0, "Also here": 1, "Everywhere": 2}
+    order = {HERE: 0, ALSO_HERE: 1, EVERYWHERE: 2}
     rows = [(where, "  ".join(dict.fromkeys(keys)), what) for (where, _, what), keys in grouped.items()]
     return sorted(rows, key=lambda row: order[row[0]])
 
@@ -61,7 +63,7 @@ class HelpScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """Search box and keys."""
         with Vertical():
-            yield Input(placeholder="type to search the keys · Esc closes", compact=True)
+            yield Input(placeholder=tr("type to search the keys · Esc closes"), compact=True)
             with VerticalScroll(can_focus=False):
                 yield Static(self.body(""), id="keys")
 
@@ -74,13 +76,13 @@ class HelpScreen(ModalScreen[None]):
                 continue
             if where != last:
                 parts.append(("\n" if last else "", ""))
-                parts.append((f"{where}\n", "bold $accent"))
+                parts.append((f"{tr(where)}\n", "bold $accent"))
                 last = where
             first, *rest = wrap(what, ROOM - wide) or [""]
             parts.append((f"  {fit(keys, wide)}", "bold"))
             parts.append(f" {first}\n")
             parts.extend(f"{'':<{wide + 3}}{more}\n" for more in rest)
-        return Content.assemble(*parts) if parts else Content("No key matches")
+        return Content.assemble(*parts) if parts else Content(tr("No key matches"))
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Search as typed."""

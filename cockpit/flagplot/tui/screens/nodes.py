@@ -34,8 +34,7 @@ class NodesView(SortedView[NodeSpec]):
     """
     title = "Nodes"
     CHANGES = frozenset({"drain", "resume"})
-    NOUN = "node"
-    WAITING = "the nodes come"
+    NO_MATCH = "No node matches the filter"
     NOTHING = (
         "There are no nodes yet",
         "a node appears here when its agent first reports · flagplot up starts one",

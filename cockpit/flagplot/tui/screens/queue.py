@@ -31,8 +31,7 @@ class QueueView(SortedView[QueueSpec]):
 
     title = "Queue"
     CHANGES = CHANGES
-    NOUN = "job"
-    WAITING = "the queue comes"
+    NO_MATCH = "No job matches the filter"
     NOTHING = ("The queue is empty", "n submits a job · :submit does too · flagplot submit SCRIPT from a shell")
     ORDERS = SORT_ORDER
     BINDINGS: ClassVar[list[BindingType]] = [

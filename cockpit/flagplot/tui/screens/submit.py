@@ -16,6 +16,7 @@ from textual.suggester import SuggestFromList
 from textual.timer import Timer
 from textual.widgets import Button, Input, Select, Static, TextArea
 
+from flagplot.language import tr
 from flagplot.tui import building
 from flagplot.tui.widgets.path_input import PathSuggester
 from flagplot.view.draft import FIELDS, fields_named, source_of
@@ -91,7 +92,7 @@ class SubmitScreen(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """The form."""
         with Vertical():
-            yield Static(Content("Submit a job"), id="submit-title")
+            yield Static(Content(tr("Submit a job")), id="submit-title")
             with Horizontal(id="submit-form"):
                 with VerticalScroll(id="submit-fields", can_focus=False):
                     for field in FIELDS:

@@ -8,6 +8,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 
 from flagplot.client.mirror import Mirror
+from flagplot.language import tr
 from flagplot.tui.list_view import ListView
 from flagplot.tui.widgets.pieces import PieceLine, PieceTable
 from flagplot.view import timeline
@@ -22,8 +23,7 @@ class TimelineView(ListView):
     """The chart."""
 
     title = "Timeline"
-    NOUN = "node"
-    WAITING = "the chart comes"
+    NO_MATCH = "No node matches the filter"
     NOTHING = ("There are no nodes yet", "running jobs and planned starts appear here, node by node")
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Open", tooltip="The job's or the node's page"),
@@ -85,15 +85,15 @@ class TimelineView(ListView):
         self.query_one("#timeline-legend", PieceLine).show_pieces(
             [
                 ("█", "plain"),
-                (" ran  ", "dim"),
+                (f" {tr('ran')}  ", "dim"),
                 ("▒", "plain"),
-                (" to its limit  ", "dim"),
+                (f" {tr('to its limit')}  ", "dim"),
                 ("░", "plain"),
-                (" planned  ", "dim"),
+                (f" {tr('planned')}  ", "dim"),
                 ("→", "plain"),
-                (" no limit  ", "dim"),
+                (f" {tr('no limit')}  ", "dim"),
                 ("▃", "faint"),
-                (" GPUs held", "dim"),
+                (f" {tr('GPUs held')}", "dim"),
             ]
         )
 

@@ -9,14 +9,16 @@ from rich.text import Text
 from textual.binding import Binding
 from textual.widget import Widget
 
+from flagplot.language import later, tr
 from flagplot.tui.widgets.prompt import Prompt
+from flagplot_wire.text import width as width_of
 
 if TYPE_CHECKING:
     from flagplot.tui.app import FlagplotApp
 
 PROMPT_WORDS = {
-    "/": " ⏎ keeps it  Esc clears it  ·  words, !not, user: state: part: node: name: gpu>2 nodes>1",
-    ":": " ⏎ runs it  Tab completes  ↑ earlier  Esc closes  ·  queue nodes job 41 drain gpu[01-03] why …",
+    "/": later(" ⏎ keeps it  Esc clears it  ·  words, !not, user: state: part: node: name: gpu>2 nodes>1"),
+    ":": later(" ⏎ runs it  Tab completes  ↑ earlier  Esc closes  ·  queue nodes job 41 drain gpu[01-03] why …"),
 }
 """What the line says while the prompt is open."""
 NAMES = {
@@ -55,12 +57,13 @@ def hint_text(bindings: list[Binding], width: int, key_style: Style, word_style:
     line = Text(" ", no_wrap=True, end="")
     for binding in bindings:
         key = binding.key_display or key_name(binding.key)
-        piece = len(key) + len(binding.description) + 3
-        if line.cell_len + piece + len(tail) > width:
+        word = tr(binding.description)
+        piece = width_of(key) + width_of(word) + 3
+        if line.cell_len + piece + width_of(tail) > width:
             break
         line.append(key, key_style)
-        line.append(f" {binding.description}  ", word_style)
-    line.pad_right(max(0, width - line.cell_len - len(tail)))
+        line.append(f" {word}  ", word_style)
+    line.pad_right(max(0, width - line.cell_len - width_of(tail)))
     line.append(tail, word_style)
     return line
 
@@ -86,8 +89,8 @@ class Hints(Widget):
         role = self.cockpit.role
         prompt = self.screen.query_one(Prompt)
         if prompt.is_open:
-            return Text(PROMPT_WORDS[prompt.kind], role("dim"), no_wrap=True, overflow="ellipsis")
-        tail = "? keys  : command  q quit " if self.size.width >= 100 else "? keys  q quit "
+            return Text(tr(PROMPT_WORDS[prompt.kind]), role("dim"), no_wrap=True, overflow="ellipsis")
+        tail = tr("? keys  : command  q quit ") if self.size.width >= 100 else tr("? keys  q quit ")
         return hint_text(self.shown(), self.size.width, role("key"), role("dim"), tail)
 
     def shown(self) -> list[Binding]:

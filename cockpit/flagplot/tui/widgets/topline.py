@@ -8,7 +8,8 @@ from rich.cells import cell_len
 from rich.text import Text
 from textual.widget import Widget
 
-from flagplot_wire.text import clean, counted
+from flagplot.language import tr, tr_count
+from flagplot_wire.text import clean
 
 if TYPE_CHECKING:
     from flagplot.tui.app import FlagplotApp
@@ -51,23 +52,24 @@ class TopLine(Widget):
         left = Text(no_wrap=True)
         left.append(" ⚑ flagplot ", role("brand"))
         if mirror.welcome is None:
-            left.append(" not connected yet ", role("dim"))
+            left.append(tr(" not connected yet "), role("dim"))
         else:
             left.append(f" {clean(mirror.welcome.cluster)} ", role("bold"))
             if mirror.welcome.simulated:
-                left.append(" SIMULATED ", role("badge"))
+                left.append(tr(" SIMULATED "), role("badge"))
             left.append(f" {clean(mirror.welcome.user)}", role("plain"))
             left.append(f" ({app.role_word})", role("dim"))
         if app.read_only:
-            left.append("  READ-ONLY", role("badge"))
+            left.append(tr("  READ-ONLY"), role("badge"))
         right = Text(no_wrap=True)
         if mirror.progress is not None:
             total = f" {mirror.progress.done}/{mirror.progress.total}" if mirror.progress.total else ""
             right.append(f"{clean(mirror.progress.what)}{total}  ", role("warning"))
         connection = self._connection()
-        nodes = counted(len(mirror.nodes), "node")
+        nodes = tr_count("{count} node", "{count} nodes", len(mirror.nodes))
         room = self.size.width - left.cell_len - right.cell_len - connection.cell_len
-        for words in (f"{app.running} running · {app.pending} pending · {nodes}", f"R {app.running} PD {app.pending}"):
+        counts = tr("{running} running · {pending} pending").format(running=app.running, pending=app.pending)
+        for words in (f"{counts} · {nodes}", f"R {app.running} PD {app.pending}"):
             if cell_len(words) + 5 <= room:
                 right.append(f"{words}   ", role("dim"))
                 break
@@ -80,7 +82,7 @@ class TopLine(Widget):
         left = Text(no_wrap=True)
         for entry in app.views:
             chosen = app.trail and app.trail[0] == entry.name
-            short = f" {entry.key} {entry.title} "
+            short = f" {entry.key} {tr(entry.title)} "
             left.append(short, app.role("tab-on" if chosen else "tab"))
         if len(app.trail) > 1:
             left.append("  ›  ".join(["", *app.crumbs[1:]]), app.role("bold"))
@@ -91,12 +93,12 @@ class TopLine(Widget):
         mirror = app.mirror
         age = max(0, app.now() - mirror.heard)
         if mirror.connected and (age < STALE_S or not mirror.heard):
-            return Text("● live ", app.role("good"))
+            return Text(tr("● live "), app.role("good"))
         if mirror.connected:
-            return Text(f"◐ {age} s old ", app.role("warning"))
+            return Text(tr("◐ {age} s old ").format(age=age), app.role("warning"))
         if not mirror.heard:
-            return Text("○ connecting ", app.role("warning"))
-        return Text(f"✗ {age} s old, reconnecting ", app.role("bad"))
+            return Text(tr("○ connecting "), app.role("warning"))
+        return Text(tr("✗ {age} s old, reconnecting ").format(age=age), app.role("bad"))
 
     def _spread(self, left: Text, right: Text) -> Text:
         room = max(0, self.size.width - right.cell_len)
