@@ -9,6 +9,9 @@ from textual.containers import Container
 from textual.widget import Widget
 
 from flagplot.client.mirror import Mirror
+from flagplot.view.queue import job_target
+from flagplot_wire.hostlist import compress_hosts
+from flagplot_wire.job import Job
 
 if TYPE_CHECKING:
     from flagplot.tui.app import FlagplotApp
@@ -92,6 +95,19 @@ class MainView(Container):
     def escape(self) -> bool:
         """Undo one step (marks, then filter); False when there is nothing to undo, then the app goes back."""
         return False
+
+    def aimed_jobs(self) -> list[Job]:
+        """The jobs that an action means here: those marked, else the one under the cursor."""
+        return []
+
+    def aimed_nodes(self) -> list[str]:
+        """The nodes that an action means here."""
+        return []
+
+    def copied(self) -> str:
+        """What `Y` copies: the ids of the jobs meant, else the host list of the nodes."""
+        jobs = " ".join(job_target(job) for job in self.aimed_jobs())
+        return jobs or compress_hosts(self.aimed_nodes())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Unbind what changes the cluster when the cockpit is read-only."""

@@ -106,6 +106,11 @@ class GpusView(SortedView[GpuSpec]):
             pieces.append(("   █ held, in the owner's colour  ░ free", "dim"))
         return pieces
 
+    def aimed_nodes(self) -> list[str]:
+        """The node of the GPU under the cursor."""
+        key = self.table.cursor_key
+        return [] if key is None else [self.cockpit.fleet.name(key // STRIDE)]
+
     # keys
 
     def action_open(self) -> None:

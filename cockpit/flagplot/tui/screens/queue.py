@@ -125,9 +125,13 @@ class QueueView(SortedView[QueueSpec]):
             return ("The queue is empty", "jobs appear here as soon as someone submits one")
         return super().nothing_yet()
 
-    def _targets(self) -> list[str]:
+    def aimed_jobs(self) -> list[Job]:
+        """Those marked, else the one under the cursor."""
         jobs = self.cockpit.mirror.jobs
-        return [job_target(jobs[JobNumber(key)]) for key in self.table.chosen() if JobNumber(key) in jobs]
+        return [jobs[JobNumber(key)] for key in self.table.chosen() if JobNumber(key) in jobs]
+
+    def _targets(self) -> list[str]:
+        return [job_target(job) for job in self.aimed_jobs()]
 
     def _under_cursor(self) -> Job | None:
         key = self.table.cursor_key

@@ -15,6 +15,7 @@ from flagplot.view.bars import Piece
 from flagplot.view.queue import Column
 from flagplot.view.timeline import JOB_BITS, SCALES, Bar, Window
 from flagplot_wire.ids import JobNumber
+from flagplot_wire.job import Job
 from flagplot_wire.text import clean
 
 
@@ -121,6 +122,17 @@ class TimelineView(ListView):
             self.action_now()
             return True
         return False
+
+    def aimed_jobs(self) -> list[Job]:
+        """The job under the cursor."""
+        number = JobNumber((self.table.cursor_key or 0) & ((1 << JOB_BITS) - 1))
+        jobs = self.cockpit.mirror.jobs
+        return [jobs[number]] if number in jobs else []
+
+    def aimed_nodes(self) -> list[str]:
+        """The node under the cursor, or of the job there."""
+        key = self.table.cursor_key
+        return [] if key is None else [self.cockpit.fleet.name(key >> JOB_BITS)]
 
     # keys
 
