@@ -77,6 +77,13 @@ class FlagplotApp(Navigation):
         Binding("q,ctrl+q", "quit", "Quit", show=False),
         Binding("ctrl+c", "interrupt", "Close the form, or quit", show=False, priority=True),
         Binding("Y", "copy", "Copy ids or names", show=False, tooltip="Copy the marked ids or names to the clipboard"),
+        Binding(
+            "E",
+            "command('export ')",
+            "Export …",
+            show=False,
+            tooltip="Export: the list as CSV or JSON, the screen as SVG",
+        ),
         Binding("ctrl+r", "refresh_now", "Redraw", show=False),
     ]
 

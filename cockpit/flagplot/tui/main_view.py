@@ -9,6 +9,7 @@ from textual.containers import Container
 from textual.widget import Widget
 
 from flagplot.client.mirror import Mirror
+from flagplot.tui.widgets.virtual_table import VirtualTable
 from flagplot.view.queue import job_target
 from flagplot_wire.hostlist import compress_hosts
 from flagplot_wire.job import Job
@@ -103,6 +104,11 @@ class MainView(Container):
     def aimed_nodes(self) -> list[str]:
         """The nodes that an action means here."""
         return []
+
+    def exported(self) -> VirtualTable | None:
+        """The table that `:export` writes: the one with the focus, else the first on screen."""
+        shown = [table for table in self.query(VirtualTable) if table.display and table.size.width]
+        return next((table for table in shown if table.has_focus), shown[0] if shown else None)
 
     def copied(self) -> str:
         """What `Y` copies: the ids of the jobs meant, else the host list of the nodes."""

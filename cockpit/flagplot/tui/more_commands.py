@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from flagplot.view.export import KINDS
 from flagplot_wire.errors import Refused
 
 if TYPE_CHECKING:
@@ -64,6 +65,10 @@ _ALL = (
     More("back", "Back", "where I was before  key <", "flagplot.tui.more_commands:back"),
     More("forward", "Forward", "where I was after that  key >", "flagplot.tui.more_commands:forward"),
     More("copy", "Copy", "the ids or names that are marked  key Y", "flagplot.tui.more_commands:copy"),
+    More(
+        "export", "Export …", "the list as csv or json, the screen as svg  key E", "flagplot.tui.export:export", True,
+        lambda app: KINDS,
+    ),
     More("notices", "Notices", "how the ends of my jobs are told", "flagplot.tui.notices:show_settings"),
-)
+)  # fmt: skip
 MORE = {more.name: more for more in _ALL}

@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 from flagplot.client.mirror import Mirror
 from flagplot.tui.list_view import ListView
 from flagplot.tui.widgets.pieces import PieceLine, PieceTable
+from flagplot.tui.widgets.virtual_table import VirtualTable
 from flagplot.view import timeline
 from flagplot.view.bars import Piece
 from flagplot.view.queue import Column
@@ -133,6 +134,10 @@ class TimelineView(ListView):
         """The node under the cursor, or of the job there."""
         key = self.table.cursor_key
         return [] if key is None else [self.cockpit.fleet.name(key >> JOB_BITS)]
+
+    def exported(self) -> VirtualTable | None:
+        """A chart is no list."""
+        return None
 
     # keys
 
