@@ -21,6 +21,7 @@ from flagplot.client.calls import Calls
 from flagplot.client.connection import Connection
 from flagplot.client.mirror import Mirror
 from flagplot.tui import commands
+from flagplot.tui.keymap import Own
 from flagplot.tui.looks import Looks
 from flagplot.tui.navigation import Navigation
 from flagplot.tui.notices import Notices
@@ -98,6 +99,7 @@ class FlagplotApp(Navigation):
         theme: str | None = None,
         looks: Looks | None = None,
     ) -> None:
+        self.own: Own = Own()
         self.looks = looks or Looks()
         self._line_filters = self.looks.filters()
         super().__init__(mirror, calls, clock or (lambda: int(time.time())), read_only)
@@ -139,6 +141,9 @@ class FlagplotApp(Navigation):
         """Take the theme, show the queue, connect."""
         commands.start_theme(self, self._theme_wanted)
         self.notices.start()
+        self.set_keymap(self.own.keymap)
+        if self.own.problems:
+            self.failure("Some of your keys and commands cannot be used", self.own.problems)
         self.theme_changed_signal.subscribe(self, lambda _: self._repaint())
         self.action_view("queue")
         self.set_interval(TICK_S, self.tick)
@@ -276,6 +281,12 @@ class FlagplotApp(Navigation):
             self.say(f"Copied {text if len(text) < 40 else text[:39] + '…'}")
         else:
             self.say("There is nothing to copy here")
+
+    def action_plugin(self, name: str) -> None:
+        """Run a command of one's own."""
+        from flagplot.tui.plugins import run_plugin
+
+        run_plugin(self, [name])
 
     def action_refresh_now(self) -> None:
         """Redraw everything."""

@@ -36,6 +36,17 @@ class MainView(Container):
     """Names of actions that change something (unbound in read-only mode)."""
 
     @property
+    def part(self) -> str:
+        """Its name in `keys.toml` and `plugins.toml`."""
+        return (self.id or "").removeprefix("view-").split("-")[0]
+
+    def on_mount(self) -> None:
+        """Bind the person's own commands; read-only those that they call dangerous are left out."""
+        for plugin in self.cockpit.own.of_view(self.part):
+            if not (plugin.dangerous and self.cockpit.read_only):
+                self._bindings.bind(plugin.key, f"app.plugin({plugin.name!r})", plugin.description, show=False)
+
+    @property
     def cockpit(self) -> FlagplotApp:
         """The app, typed."""
         return cast("FlagplotApp", self.app)
@@ -95,6 +106,10 @@ class MainView(Container):
 
     def escape(self) -> bool:
         """Undo one step (marks, then filter); False when there is nothing to undo, then the app goes back."""
+        return False
+
+    def moved_away(self) -> bool:
+        """True, once and with a word, when what was under the cursor went and something else has taken its place."""
         return False
 
     def aimed_jobs(self) -> list[Job]:

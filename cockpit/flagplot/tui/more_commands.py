@@ -69,6 +69,10 @@ _ALL = (
         "export", "Export …", "the list as csv or json, the screen as svg  key E", "flagplot.tui.export:export", True,
         lambda app: KINDS,
     ),
+    More(
+        "plugin", "Own command …", "one of plugins.toml by its name", "flagplot.tui.plugins:run_plugin", True,
+        lambda app: [one.name for one in app.own.plugins],
+    ),
     More("notices", "Notices", "how the ends of my jobs are told", "flagplot.tui.notices:show_settings"),
 )  # fmt: skip
 MORE = {more.name: more for more in _ALL}

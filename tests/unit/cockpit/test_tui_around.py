@@ -5,42 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 from support import sample_cluster as sample
-from textual.pilot import Pilot
+from support.cockpit import app_of, press, settle, toasts
 
-from flagplot.tui.app import FlagplotApp
 from flagplot_wire.events import Event, JobChanged
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import State
 from flagplot_wire.replies import EventsPushed
-
-
-def app_of(**options: Any) -> FlagplotApp:
-    mirror = sample.sample_mirror()
-    calls, _ = sample.sample_calls(mirror)
-    return FlagplotApp(mirror=mirror, calls=calls, clock=lambda: sample.NOW, theme="dark", **options)
-
-
-async def settle(app: FlagplotApp, pilot: Pilot[int]) -> None:
-    for _ in range(400):
-        await pilot.pause()
-        if not any(worker.is_running for worker in app.workers) and app.active_view is not None:
-            return
-    raise AssertionError("it never came to rest")
-
-
-async def press(app: FlagplotApp, pilot: Pilot[int], *keys: str) -> None:
-    for key in keys:
-        await pilot.press(key)
-        await settle(app, pilot)
-
-
-def toasts(app: FlagplotApp) -> list[str]:
-    return [one.message for one in app._notifications]
 
 
 async def test_back_and_forward_go_through_pages_that_were_closed() -> None:
