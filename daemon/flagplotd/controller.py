@@ -15,9 +15,11 @@ import asyncssh
 
 from flagplot_wire import __version__
 from flagplot_wire.errors import Refused
+from flagplot_wire.events import Event
 from flagplot_wire.ids import Epoch
 from flagplot_wire.replies import Failure
 from flagplotd.config import Config
+from flagplotd.core.notices import Noticing
 from flagplotd.core.stimuli import Boot, Tick
 from flagplotd.service import clock
 from flagplotd.service.agents import Agents, AgentSettings
@@ -27,6 +29,7 @@ from flagplotd.service.cycle import Cycle
 from flagplotd.service.dispatch import Dispatch
 from flagplotd.service.local import LocalSocket
 from flagplotd.service.loop import Loop
+from flagplotd.service.notices import Notices
 from flagplotd.ssh.server import Door
 from flagplotd.store import Store
 
@@ -39,6 +42,8 @@ class Controller:
     """Opens the store, boots the core, then serves. Raises `Refused` where it cannot start."""
 
     def __init__(self, folder: Path, config: Config, host_key: asyncssh.SSHKey, simulated: bool = False) -> None:
+        self._noticing = Noticing(config.notices.webhook_on if config.notices.webhook else ())
+        self._notices = Notices(config.notices, config.settings.cluster)
         self.store = Store(folder)
         try:
             loop = Loop(self.store, config.settings)
@@ -51,7 +56,7 @@ class Controller:
         )
         dispatch = Dispatch(loop, agents, socket.gethostname())
         cycle = Cycle(loop, config.policy)
-        loop.carry_out, loop.replan = dispatch, cycle.want
+        loop.carry_out, loop.replan, loop.durable = dispatch, cycle.want, self._notice
         self.server = Server(
             folder=folder,
             config=config,
@@ -110,6 +115,7 @@ class Controller:
         await self.local.open()
         self._work("cycle", self.server.cycle.run())
         self._work("ticks", self._ticks())
+        self._work("notices", self._notices.run())
         self._write_ready_file()
         log.info(
             "flagplotd %s: cluster %s, epoch %d, %d live jobs, port %d",
@@ -158,6 +164,10 @@ class Controller:
             self.server.loop.post(Tick())
             self.server.loop.hub.push_samples()
             self.server.claims.look()
+            self._notices.put(self._noticing.due(self.server.state, clock.now()))
+
+    def _notice(self, events: list[Event]) -> None:
+        self._notices.put(self._noticing.of(self.server.state, events))
 
     def _write_ready_file(self) -> None:
         server = self.server

@@ -215,7 +215,8 @@ class JobSpec(Struct, frozen=True, omit_defaults=True, gc=False):
     """What was submitted, without the script. Names of partition, account and QoS are empty while not given.
 
     `stdout` and `stderr` are patterns as in sbatch(1) (stderr empty: joined to stdout); `begin` is epoch
-    seconds (0: at once); `hold` tells who holds it. `work_dir` is absolute.
+    seconds (0: at once); `hold` tells who holds it. `work_dir` is absolute. `mail_type` are words of
+    `flagplot_wire.mail.TYPES`, `mail_user` is whom to tell (empty: the job's user).
     """
 
     name: str
@@ -241,6 +242,8 @@ class JobSpec(Struct, frozen=True, omit_defaults=True, gc=False):
     container_image: str = ""
     container_mounts: str = ""
     container_workdir: str = ""
+    mail_type: tuple[str, ...] = ()
+    mail_user: str = ""
 
 
 class Payload(Struct, frozen=True, omit_defaults=True):

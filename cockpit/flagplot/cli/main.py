@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "forward": ("flagplot.cli.forward:command", "Forward local ports to a job."),
     "gpus": ("flagplot.cli.gpus:command", "List GPUs, their shards and who holds them."),
     "hold": ("flagplot.cli.act:hold", "Keep pending jobs from starting."),
+    "keys": ("flagplot.cli.keys:command", "Print every key of the cockpit, as keys.toml takes them."),
     "logs": ("flagplot.cli.logs:command", "Print a job's output, or follow it."),
     "nodes": ("flagplot.cli.nodes:command", "List nodes."),
     "partition": ("flagplot.cli.policy:partition", "Add, modify, remove and show partitions."),

@@ -6,7 +6,7 @@ import asyncio
 import getpass
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import click
 
@@ -14,12 +14,16 @@ from flagplot.cli.common import ask, json_option
 from flagplot.client.calls import Calls
 from flagplot.output.table import table
 from flagplot.view.changes import by_id, changes
+from flagplot.view.squeue_format import Seen, lines, parse_letters, parse_names
+from flagplot_wire.errors import Refused
 from flagplot_wire.hostlist import compress_hosts
 from flagplot_wire.job import Forecast, Job
 from flagplot_wire.replies import Jobs
 from flagplot_wire.requests import GetQueue
 from flagplot_wire.units import format_duration, format_limit
 
+Shape = Callable[[Jobs, int], str]
+"""Jobs and the moment as text."""
 HEADER = ("JOBID", "PARTITION", "NAME", "USER", "ST", "TIME", "NODES", "NODELIST(REASON)")
 LONG = ("JOBID", "PARTITION", "NAME", "USER", "STATE", "TIME", "TIME_LIMIT", "NODES", "GPUS", "NODELIST(REASON)")
 
@@ -35,13 +39,18 @@ LONG = ("JOBID", "PARTITION", "NAME", "USER", "STATE", "TIME", "TIME_LIMIT", "NO
 @click.option("-l", "--long", "wide", is_flag=True, help="More columns.")
 @click.option("--watch", is_flag=False, flag_value=2, default=None, type=click.IntRange(1), metavar="[SECONDS]",
               help="Go on with a line for each change, looked for every two (or these many) seconds.")  # fmt: skip
+@click.option("-o", "--format", "letters", help="Columns by squeue's letters: '%.18i %.9P %j %t %R'.")
+@click.option("-O", "--Format", "names", help="Columns by squeue's names: JobID,Name:30,TimeLeft,ReasonList.")
+@click.option("--noheader", is_flag=True, help="Without the line of titles.")
 @json_option
 @click.pass_context
 def command(
     context: click.Context, users: tuple[str, ...], me: bool, partitions: tuple[str, ...], states: str | None,
-    nodes: str | None, jobs: str | None, everything: bool, wide: bool, watch: int | None, as_json: bool,
+    nodes: str | None, jobs: str | None, everything: bool, wide: bool, watch: int | None, letters: str | None,
+    names: str | None, noheader: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """List pending and running jobs."""
+    shape = shape_of(letters, names, wide, noheader)
     request = GetQueue(
         _split(jobs),
         (*users, *([getpass.getuser()] if me else [])),
@@ -51,20 +60,40 @@ def command(
         everything or bool(states),
     )
     try:
-        ask(context, lambda calls: _print(calls, request, wide, watch, as_json))
+        ask(context, lambda calls: _print(calls, request, shape, watch, as_json))
     except KeyboardInterrupt:
         if watch is None:
             raise
         # Whoever watches ends it so: that is no failure.
 
 
-async def _print(calls: Calls, request: GetQueue, wide: bool, watch: int | None, as_json: bool) -> None:
+def shape_of(letters: str | None, names: str | None, wide: bool, noheader: bool) -> Shape:
+    """How jobs are printed by the options; raises `Refused` for columns that there are not."""
+    if letters is not None and names is not None:
+        raise Refused("usage", "-o and -O both choose the columns: give one")
+    if letters is None and names is None:
+        return lambda reply, now: text_of(reply, now, wide, noheader)
+    line = parse_letters(letters) if letters is not None else parse_names(names or "")
+
+    def text(reply: Jobs, now: int) -> str:
+        forecasts = {one.number: one for one in reply.forecasts}
+        seen = [Seen(job, now, forecasts.get(job.number), _moment) for job in reply.jobs]
+        return "\n".join(lines(line, seen, not noheader))
+
+    return text
+
+
+def _moment(at: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(at)) if at else "N/A"
+
+
+async def _print(calls: Calls, request: GetQueue, shape: Shape, watch: int | None, as_json: bool) -> None:
     """The queue once; while watched its changes after it, as sentences or as JSON arrays of the jobs that changed."""
     reply = await calls.queue(request)
     if as_json:
         _print_json(reply.jobs, reply)
     else:
-        print(text_of(reply, int(time.time()), wide), flush=True)
+        _print_text(shape(reply, int(time.time())))
     while watch is not None:
         await asyncio.sleep(watch)
         before, reply = by_id(reply.jobs), await calls.queue(request)
@@ -74,6 +103,11 @@ async def _print(calls: Calls, request: GetQueue, wide: bool, watch: int | None,
                 print(time.strftime("%H:%M:%S"), line, flush=True)
         elif changed := [job for name, job in after.items() if before.get(name) != job]:
             _print_json(changed, reply)
+
+
+def _print_text(text: str) -> None:
+    if text:
+        print(text, flush=True)
 
 
 def _print_json(jobs: Iterable[Job], reply: Jobs) -> None:
@@ -88,11 +122,12 @@ def _split(text: str | None) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip()) if text else ()
 
 
-def text_of(reply: Jobs, now: int, wide: bool) -> str:
+def text_of(reply: Jobs, now: int, wide: bool, noheader: bool = False) -> str:
     """The table."""
     forecasts = {one.number: one for one in reply.forecasts}
     rows = [row_of(job, forecasts.get(job.number), now, wide) for job in reply.jobs]
-    return table(LONG if wide else HEADER, rows, right=(0, 5, 6, 7, 8) if wide else (0, 5, 6))
+    text = table(LONG if wide else HEADER, rows, right=(0, 5, 6, 7, 8) if wide else (0, 5, 6))
+    return text.partition("\n")[2] if noheader else text
 
 
 def row_of(job: Job, forecast: Forecast | None, now: int, wide: bool) -> list[str]:

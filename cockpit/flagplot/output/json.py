@@ -63,6 +63,8 @@ def job_object(job: Job, forecast: Forecast | None) -> dict[str, Any]:
         "standard_output": spec.stdout,
         "standard_error": spec.stderr,
         "comment": spec.comment,
+        "mail_type": list(spec.mail_type),
+        "mail_user": spec.mail_user,
         "container_image": spec.container_image,
         "dependency": write_dependency(spec.dependency) if spec.dependency else "",
         "requeue": spec.requeue,

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from flagplot_wire import constraint, values
 from flagplot_wire.errors import Refused
 from flagplot_wire.hostlist import expand_hosts
+from flagplot_wire.mail import check_mail_user, parse_mail_type
 from flagplot_wire.units import parse_begin, parse_count, parse_memory, parse_time_limit
 
 
@@ -94,6 +95,11 @@ def _constraint(draft: Draft, value: str, when: When) -> None:
     draft["constraint"] = value.strip()
 
 
+def _mail_type(draft: Draft, value: str, when: When) -> str | None:
+    draft["mail_type"], idle = parse_mail_type(value)
+    return ",".join(idle) or None
+
+
 def _begin(draft: Draft, value: str, when: When) -> None:
     draft["begin"] = parse_begin(value, when.now, when.utc_offset_s)
 
@@ -154,8 +160,6 @@ _WITHOUT_EFFECT: tuple[tuple[str, str, _Argument], ...] = (
     ("hint", "", "required"),
     ("ignore-pbs", "", "none"),
     ("kill-on-invalid-dep", "", "required"),
-    ("mail-type", "", "required"),
-    ("mail-user", "", "required"),
     ("mem-bind", "", "required"),
     ("mincpus", "", "required"),
     ("no-kill", "k", "optional"),
@@ -231,6 +235,10 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("licenses", "L", "required", "NAME[:N],...", "Licenses of the cluster to take while running: matlab:2,ansys.",
            _value("licenses", values.parse_licenses)),
+    Option("mail-type", "", "required", "TYPES",
+           "Send mail: NONE, BEGIN, END, FAIL, REQUEUE, ALL, TIME_LIMIT, TIME_LIMIT_90, _80, _50, ARRAY_TASKS.", _mail_type),
+    Option("mail-user", "", "required", "ADDRESSES", "Whom to send mail to: users or addresses; the submitter without it.",
+           _value("mail_user", check_mail_user)),
     Option("mem", "", "required", "SIZE", "Memory on each node; 0 is all of it.", _value("mem_per_node_mib", parse_memory)),
     Option("mem-per-cpu", "", "required", "SIZE", "Memory for each CPU.", _value("mem_per_cpu_mib", parse_memory)),
     Option("mem-per-gpu", "", "required", "SIZE", "Memory for each GPU.", _value("mem_per_gpu_mib", parse_memory)),

@@ -22,17 +22,18 @@ from flagplot.client.connection import Connection
 from flagplot.client.mirror import Mirror
 from flagplot.language import speak, wished
 from flagplot.tui import commands
+from flagplot.tui.keymap import Own
 from flagplot.tui.looks import Looks
-from flagplot.tui.main_view import MainView
-from flagplot.tui.registry import VIEWS, ViewEntry
+from flagplot.tui.navigation import Navigation
+from flagplot.tui.notices import Notices
+from flagplot.tui.registry import VIEWS
 from flagplot.tui.screens.base import BaseScreen
 from flagplot.tui.screens.confirm import TooSmall
-from flagplot.tui.services import Services
 from flagplot.tui.widgets.hints import Hints
 from flagplot.tui.widgets.prompt import Prompt
 from flagplot.tui.widgets.topline import TopLine
+from flagplot.view.history import History
 from flagplot_wire.errors import Refused
-from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import State
 
 TICK_S = 0.2
@@ -54,7 +55,7 @@ class LiveConnection(Protocol):
         """The connection of the moment."""
 
 
-class FlagplotApp(Services):
+class FlagplotApp(Navigation):
     """The cockpit over a mirror and calls. With `live` None nothing is connected (tests)."""
 
     TITLE = "flagplot"
@@ -73,8 +74,18 @@ class FlagplotApp(Services):
         Binding("question_mark,f1", "help", "Keys", show=False),
         Binding("at", "command_log", "Command log", show=False),
         Binding("escape", "back", "Back", show=False),
+        Binding("alt+left,less_than_sign", "travel(-1)", "Where I was before", show=False),
+        Binding("alt+right,greater_than_sign", "travel(1)", "Where I was after that", show=False),
         Binding("q,ctrl+q", "quit", "Quit", show=False),
         Binding("ctrl+c", "interrupt", "Close the form, or quit", show=False, priority=True),
+        Binding("Y", "copy", "Copy ids or names", show=False, tooltip="Copy the marked ids or names to the clipboard"),
+        Binding(
+            "E",
+            "command('export ')",
+            "Export …",
+            show=False,
+            tooltip="Export: the list as CSV or JSON, the screen as SVG",
+        ),
         Binding("ctrl+r", "refresh_now", "Redraw", show=False),
     ]
 
@@ -89,14 +100,17 @@ class FlagplotApp(Services):
         theme: str | None = None,
         looks: Looks | None = None,
     ) -> None:
+        self.own: Own = Own()
         self.looks = looks or Looks()
         self._line_filters = self.looks.filters()
         super().__init__(mirror, calls, clock or (lambda: int(time.time())), read_only)
         if self.looks.still:
             self.animation_level = "none"
         self.live = live
-        self.views: tuple[ViewEntry, ...] = VIEWS
-        self.trail: list[str] = []
+        self.views = VIEWS
+        self.notices = Notices(self)
+        self.trail = []
+        self.history = History()
         self.draft: dict[str, str] = {}
         self._theme_wanted = theme or ("mono" if self.looks.mono else None)
         self._seen: tuple[int, int, str] = (-1, -1, "")
@@ -110,65 +124,6 @@ class FlagplotApp(Services):
         base = self.screen_stack[0]
         base.query_one(TopLine).update_if_changed()
         base.query_one(Hints).update_if_changed()
-
-    def open_job(self, number: JobNumber, tab: str = "") -> None:
-        """Show a job's page, on one of its tabs (`detail why output script usage`)."""
-        from flagplot.tui.screens.job import JobView
-
-        if number not in self.mirror.jobs:
-            self.failure(
-                f"There is no job {number} here", ["It may have ended long ago: flagplot show job asks the store"]
-            )
-            return
-        name = f"job-{number}"
-        base = self.screen_stack[0]
-        trail = [*[step for step in self.trail if not step.startswith("job-")], name]
-        if found := base.query(f"#view-{name}"):
-            if tab:
-                found.first(JobView).tab = tab
-            self.call_later(self._enter, None, trail)
-            return
-        for old in base.query(JobView):
-            old.remove()
-        page = JobView(number, tab)
-        page.id = f"view-{name}"
-        self.call_later(self._enter, page, trail)
-
-    def open_node(self, name: str) -> None:
-        """Show a node's page."""
-        from flagplot.tui.screens.node import NodeView
-
-        if name not in self.mirror.nodes:
-            self.failure(f"There is no node {name} here", ["It may have been removed from the cluster"])
-            return
-        step = f"node-{self.fleet.key(name)}"
-        base = self.screen_stack[0]
-        trail = [*[step for step in self.trail if not step.startswith(("node-", "job-"))], step]
-        page: NodeView | None = None
-        if not base.query(f"#view-{step}"):
-            for old in base.query(NodeView):
-                old.remove()
-            page = NodeView(name)
-            page.id = f"view-{step}"
-        self.call_later(self._enter, page, trail)
-
-    @property
-    def active_view(self) -> MainView | None:
-        """The view on screen."""
-        found = self.screen_stack[0].query(f"#view-{self.trail[-1]}") if self.trail and self.screen_stack else None
-        return found.first(MainView) if found else None
-
-    @property
-    def crumbs(self) -> list[str]:
-        """The way here, as words."""
-        found = [self.screen_stack[0].query(f"#view-{step}") for step in self.trail]
-        return [query.first(MainView).crumb for query in found if query]
-
-    @property
-    def view_counts(self) -> str:
-        """The active view's counts."""
-        view = self.active_view
-        return view.counts if view else ""
 
     # life
 
@@ -186,6 +141,10 @@ class FlagplotApp(Services):
     def on_mount(self) -> None:
         """Take the theme, show the queue, connect."""
         commands.start_theme(self, self._theme_wanted)
+        self.notices.start()
+        self.set_keymap(self.own.keymap)
+        if self.own.problems:
+            self.failure("Some of your keys and commands cannot be used", self.own.problems)
         self.theme_changed_signal.subscribe(self, lambda _: self._repaint())
         self.action_view("queue")
         self.set_interval(TICK_S, self.tick)
@@ -218,6 +177,7 @@ class FlagplotApp(Services):
             self._counted = self.mirror.version
             counts = self.mirror.counts
             self.running, self.pending = counts[State.RUNNING], counts[State.PENDING]
+        self.notices.look()
         view.show(self.mirror, self.now())
         self.frame_changed()
         # A huge cluster may make one pass slow: leave the keyboard nine tenths of the time.
@@ -233,21 +193,6 @@ class FlagplotApp(Services):
         """Bring the screen up to date without waiting for the next tick."""
         self._seen, self._not_before = (-1, -1, ""), 0.0
         self.tick()
-
-    def _switch(self) -> None:
-        view = self.active_view
-        for other in self.screen_stack[0].query(MainView):
-            other.set_class(other is view, "-active")
-        if view is not None:
-            view.entered()
-            view.focus_target().focus()
-        self.show_now()
-        self.call_after_refresh(self._redraw_frame)
-
-    def _redraw_frame(self) -> None:
-        base = self.screen_stack[0]
-        base.query_one(TopLine).refresh()
-        base.query_one(Hints).refresh()
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """What every line passes through before it is sent."""
@@ -280,30 +225,6 @@ class FlagplotApp(Services):
         if action in ("focus_next", "focus_previous"):
             return len(self.screen.focus_chain) > 1
         return super().check_action(action, parameters)
-
-    def action_view(self, name: str) -> None:
-        """Show a main view."""
-        entry = next(entry for entry in self.views if entry.name == name)
-        if not self.screen_stack[0].query(f"#view-{name}"):
-            self.call_later(self._enter, entry.make(), [name])
-        else:
-            self.call_later(self._enter, None, [name])
-
-    async def _enter(self, fresh: MainView | None, trail: list[str]) -> None:
-        """Go to the last view of `trail`; a fresh one is mounted first, with everything in it."""
-        if fresh is not None and not self.screen_stack[0].query(f"#{fresh.id}"):
-            await self.screen_stack[0].query_one("#body", Container).mount(fresh)
-        self.trail = trail
-        self._switch()
-
-    async def action_back(self) -> None:
-        """Undo one step of the view, else go one crumb back."""
-        view = self.active_view
-        if view is not None and view.escape():
-            self.show_now()
-        elif len(self.trail) > 1:
-            self.trail.pop()
-            self._switch()
 
     def action_filter(self) -> None:
         """Open the filter prompt where the view has one."""
@@ -353,6 +274,20 @@ class FlagplotApp(Services):
         from flagplot.tui.screens.command_log import CommandLog
 
         self.push_screen(CommandLog(self.command_log))
+
+    def action_copy(self) -> None:
+        """Copy the ids or names of what is marked."""
+        if (view := self.active_view) is not None and (text := view.copied()):
+            self.copy_to_clipboard(text)
+            self.say(f"Copied {text if len(text) < 40 else text[:39] + '…'}")
+        else:
+            self.say("There is nothing to copy here")
+
+    def action_plugin(self, name: str) -> None:
+        """Run a command of one's own."""
+        from flagplot.tui.plugins import run_plugin
+
+        run_plugin(self, [name])
 
     def action_refresh_now(self) -> None:
         """Redraw everything."""

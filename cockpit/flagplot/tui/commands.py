@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from textual.app import SystemCommand
 
 from flagplot import theming
+from flagplot.tui.more_commands import MORE
 from flagplot.view.effects import lines
 from flagplot.view.queue import find_job
 from flagplot_wire.errors import Refused
@@ -41,6 +42,7 @@ NAMES = (
     "help",
     "log",
     "quit",
+    *MORE,
 )
 ALIASES = {
     "q": "quit",
@@ -58,6 +60,7 @@ def completions(app: FlagplotApp) -> list[str]:
     """Whole command lines that the prompt completes to."""
     words = [entry.name for entry in app.views] + list(NAMES)
     words += [f"theme {name}" for name in sorted(app.available_themes)]
+    words += [f"{more.name} {word}" for more in MORE.values() for word in more.words(app)]
     for verb in ("node", "drain", "resume"):
         words += [f"{verb} {name}" for name in sorted(app.mirror.nodes)[:2_000]]
     return words
@@ -113,6 +116,8 @@ def _run(app: FlagplotApp, name: str, rest: list[str]) -> None:
         app.action_command_log()
     elif name == "quit":
         app.exit(0)
+    elif name in MORE:
+        MORE[name].run(app, rest)
     else:
         raise Refused(
             "usage",
@@ -262,6 +267,8 @@ def palette(app: FlagplotApp) -> Iterable[SystemCommand]:
             yield SystemCommand(f"{name.capitalize()} …", f":{name}", partial(app.action_command, f"{name} "))
     for theme in sorted(app.available_themes):
         yield SystemCommand(f"Theme: {theme}", f":theme {theme}", partial(set_theme, app, theme))
+    for more in MORE.values():
+        yield SystemCommand(more.title, f":{more.name}  {more.help}", partial(more.from_palette, app))
     yield SystemCommand("Keys", "every key that works here", app.action_help)
     yield SystemCommand("Command log", "what was run, as CLI commands", app.action_command_log)
     yield SystemCommand("Quit", ":quit  jobs go on", partial(app.exit, 0))

@@ -9,6 +9,10 @@ from textual.containers import Container
 from textual.widget import Widget
 
 from flagplot.client.mirror import Mirror
+from flagplot.tui.widgets.virtual_table import VirtualTable
+from flagplot.view.queue import job_target
+from flagplot_wire.hostlist import compress_hosts
+from flagplot_wire.job import Job
 
 if TYPE_CHECKING:
     from flagplot.tui.app import FlagplotApp
@@ -30,6 +34,17 @@ class MainView(Container):
     title: ClassVar[str] = ""
     CHANGES: ClassVar[frozenset[str]] = frozenset()
     """Names of actions that change something (unbound in read-only mode)."""
+
+    @property
+    def part(self) -> str:
+        """Its name in `keys.toml` and `plugins.toml`."""
+        return (self.id or "").removeprefix("view-").split("-")[0]
+
+    def on_mount(self) -> None:
+        """Bind the person's own commands; read-only those that they call dangerous are left out."""
+        for plugin in self.cockpit.own.of_view(self.part):
+            if not (plugin.dangerous and self.cockpit.read_only):
+                self._bindings.bind(plugin.key, f"app.plugin({plugin.name!r})", plugin.description, show=False)
 
     @property
     def cockpit(self) -> FlagplotApp:
@@ -92,6 +107,28 @@ class MainView(Container):
     def escape(self) -> bool:
         """Undo one step (marks, then filter); False when there is nothing to undo, then the app goes back."""
         return False
+
+    def moved_away(self) -> bool:
+        """True, once and with a word, when what was under the cursor went and something else has taken its place."""
+        return False
+
+    def aimed_jobs(self) -> list[Job]:
+        """The jobs that an action means here: those marked, else the one under the cursor."""
+        return []
+
+    def aimed_nodes(self) -> list[str]:
+        """The nodes that an action means here."""
+        return []
+
+    def exported(self) -> VirtualTable | None:
+        """The table that `:export` writes: the one with the focus, else the first on screen."""
+        shown = [table for table in self.query(VirtualTable) if table.display and table.size.width]
+        return next((table for table in shown if table.has_focus), shown[0] if shown else None)
+
+    def copied(self) -> str:
+        """What `Y` copies: the ids of the jobs meant, else the host list of the nodes."""
+        jobs = " ".join(job_target(job) for job in self.aimed_jobs())
+        return jobs or compress_hosts(self.aimed_nodes())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Unbind what changes the cluster when the cockpit is read-only."""

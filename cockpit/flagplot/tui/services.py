@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from flagplot.tui import rights
 from flagplot.tui.roles import owner_colour, parse_style, role_style
 from flagplot.tui.screens.confirm import Popup
 from flagplot.view.fleet import Fleet
+from flagplot.view.notices import passed, way_through
 from flagplot_wire.errors import Refused
 from flagplot_wire.replies import Acted, Welcome
 from flagplot_wire.text import clean
@@ -129,6 +131,14 @@ class Services(App[int]):
     def say(self, text: str) -> None:
         """A short toast."""
         self.notify(clean(text), markup=False, timeout=4)
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """By OSC 52, and once more past a multiplexer, which keeps it to itself or drops it."""
+        super().copy_to_clipboard(text)
+        driver = self._driver
+        if driver is not None and not self.is_headless and (through := way_through("auto", os.environ)) != "off":
+            coded = base64.b64encode(text.encode()).decode()
+            driver.write(passed(f"\x1b]52;c;{coded}\x07", through))
 
     def failure(self, title: str, lines: Iterable[str] = ()) -> None:
         """A popup that stays."""

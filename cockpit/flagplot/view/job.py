@@ -96,6 +96,8 @@ def detail(mirror: Mirror, job: Job, now: int) -> list[Line]:
     lines.append(("Command", clean(spec.command or spec.script_name) or "-", "plain"))
     if spec.comment:
         lines.append(("Comment", clean(spec.comment), "plain"))
+    if spec.mail_type:
+        lines.append(("Mail", f"{','.join(spec.mail_type)} to {clean(spec.mail_user or job.user)}", "plain"))
     return lines + _elements(mirror, job, now)
 
 

@@ -12,6 +12,7 @@ from flagplot_wire.errors import Refused
 from flagplot_wire.hostlist import expand_hosts
 from flagplot_wire.node import Partition
 from flagplot_wire.policy import Record
+from flagplotd.config.notices import NoticeSettings, read_notices
 from flagplotd.config.records import read_partitions, read_records
 from flagplotd.config.switches import read_licenses, read_switches
 from flagplotd.config.tables import Tables
@@ -38,6 +39,7 @@ class Config(Struct, frozen=True):
     operators: tuple[str, ...] = ()
     records: tuple[Record, ...] = ()
     names_partitions: bool = False
+    notices: NoticeSettings = NoticeSettings()
 
 
 _SETTINGS = (
@@ -84,6 +86,7 @@ _TOP = (
     "reservation",
     "switch",
     "block",
+    "notices",
 )
 
 
@@ -138,6 +141,7 @@ def _config(tables: Tables, data: dict[str, Any]) -> Config:
         operators=tables.names("roles", roles, "operators"),
         records=read_records(tables, data),
         names_partitions=bool(partitions),
+        notices=read_notices(tables, data),
     )
 
 

@@ -12,6 +12,7 @@ from flagplot_wire.errors import Refused
 from flagplot_wire.ids import JobNumber, parse_job_ref
 from flagplot_wire.indices import has_index
 from flagplot_wire.job import Job, JobSpec, Request, Status
+from flagplot_wire.mail import check_mail_user, parse_mail_type
 from flagplot_wire.node import Partition
 from flagplot_wire.replies import Submitted
 from flagplot_wire.text import clean
@@ -73,6 +74,7 @@ def check_spec(state: State, spec: JobSpec, who: Who, before: Job | None = None)
         raise Refused("not_permitted", "only operators may raise a priority (a negative --nice)")
     hold = spec.hold if spec.hold != "admin" or who.operator else "user"
     timed = spec.request.time_limit_s is not None
+    mail_type, _ = parse_mail_type(",".join(spec.mail_type)) if spec.mail_type else ((), ())
     spec = msgspec.structs.replace(
         spec,
         name=clean(spec.name)[:MAX_NAME] or "job",
@@ -80,6 +82,8 @@ def check_spec(state: State, spec: JobSpec, who: Who, before: Job | None = None)
         partition=partition.name,
         request=request,
         hold=hold,
+        mail_type=mail_type,
+        mail_user=check_mail_user(spec.mail_user) if spec.mail_user else "",
     )
     if before is not None and all(getattr(before.spec, field) == getattr(spec, field) for field in ADMITTED_BY):
         return spec

@@ -51,6 +51,7 @@ class Loop:
         self.problem = ""
         self.carry_out: Callable[[Order], None] = lambda _order: None
         self.replan: Callable[[], None] = lambda: None
+        self.durable: Callable[[list[Event]], None] = lambda _events: None
         self._queue: asyncio.Queue[Waiting] = asyncio.Queue()
         self._settled = asyncio.Event()
         self._settled.set()
@@ -123,6 +124,7 @@ class Loop:
                     _fail(one, Failure("unavailable", "the controller is stopping"))
                 raise
             self.hub.publish(batch.events)
+            self.durable(batch.events)
         self._tell(waiting, outcomes)
 
     def _step_all(self, waiting: list[Waiting]) -> tuple[list[Outcome], Batch, Waiting | None]:

@@ -18,6 +18,7 @@ from flagplot.view.queue import Column
 from flagplot.view.words import clock_time
 from flagplot_wire import events as ev
 from flagplot_wire.errors import Refused
+from flagplot_wire.job import Job
 from flagplot_wire.requests import GetEvents
 from flagplot_wire.text import clean
 
@@ -118,8 +119,7 @@ class EventsView(ListView):
         return tuple((cells[column.key],) for column, _ in columns)
 
     def _show_line(self) -> None:
-        key = self.table.cursor_key
-        row = self._rows.get(key) if key is not None else None
+        row = self._row()
         pieces: list[Piece] = []
         if self._trouble:
             pieces = [(tr("Earlier events cannot be had: {why}").format(why=clean(self._trouble)), "warning")]
@@ -127,6 +127,21 @@ class EventsView(ListView):
             pieces = [(f"{clock_time(row.time)}  ", "dim"), (f"{row.what} {row.target}  ", row.role)]
             pieces.append((row.text, "plain"))
         self.query_one("#event-line", PieceLine).show_pieces(pieces)
+
+    def _row(self) -> EventRow | None:
+        key = self.table.cursor_key
+        return self._rows.get(key) if key is not None else None
+
+    def aimed_jobs(self) -> list[Job]:
+        """The job of the event under the cursor."""
+        row = self._row()
+        found = self.cockpit.mirror.jobs.get(row.job) if row is not None and row.job else None
+        return [] if found is None else [found]
+
+    def aimed_nodes(self) -> list[str]:
+        """The node of the event under the cursor."""
+        row = self._row()
+        return [row.node] if row is not None and row.node else []
 
     # keys
 
@@ -136,8 +151,7 @@ class EventsView(ListView):
 
     def action_open(self) -> None:
         """The job's or the node's page."""
-        key = self.table.cursor_key
-        row = self._rows.get(key) if key is not None else None
+        row = self._row()
         if row is None:
             return
         if row.job:

@@ -17,6 +17,16 @@ from flagplot.view.gpus import COLUMNS, SORTS, STRIDE, Cells, GpuSpec, cells, fi
 from flagplot_wire.text import clean, counted
 
 
+class GpuTable(PieceTable):
+    """Names a node once on the screen, and in every row of a file."""
+
+    def exported_row(self, key: int) -> list[str]:
+        """The row with its node."""
+        node = clean(self.cockpit.fleet.name(key // STRIDE))
+        row = zip(self.columns, super().exported_row(key), strict=False)
+        return [node if column.key == "node" else text for (column, _), text in row]
+
+
 class GpusView(SortedView[GpuSpec]):
     """The table of GPUs."""
 
@@ -49,13 +59,13 @@ class GpusView(SortedView[GpuSpec]):
 
     def compose(self) -> ComposeResult:
         """The table, and a line of totals."""
-        yield PieceTable()
+        yield GpuTable()
         yield PieceLine(id="gpu-totals")
 
     @property
-    def table(self) -> PieceTable:
+    def table(self) -> GpuTable:
         """The table."""
-        return self.query_one(PieceTable)
+        return self.query_one(GpuTable)
 
     @property
     def counts(self) -> str:
@@ -108,6 +118,11 @@ class GpusView(SortedView[GpuSpec]):
         if self.size.width >= 116:
             pieces.append(("   █ " + tr("held, in the owner's colour") + "  ░ " + tr("free"), "dim"))
         return pieces
+
+    def aimed_nodes(self) -> list[str]:
+        """The node of the GPU under the cursor."""
+        key = self.table.cursor_key
+        return [] if key is None else [self.cockpit.fleet.name(key // STRIDE)]
 
     # keys
 

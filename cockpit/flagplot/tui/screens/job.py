@@ -93,6 +93,10 @@ class JobView(MainView):
         self._last = self.cockpit.mirror.jobs.get(self.number, self._last)
         return self._last
 
+    def aimed_jobs(self) -> list[Job]:
+        """This one."""
+        return [self.job] if self.job else []
+
     @property
     def crumb(self) -> str:
         """The job's id."""

@@ -21,6 +21,7 @@ from flagplot.view.fleet import NodeFact
 from flagplot.view.fleet_map import summary
 from flagplot.view.node_list import JOB_COLUMNS, job_cells, page
 from flagplot_wire.ids import JobNumber
+from flagplot_wire.job import Job
 from flagplot_wire.text import clean
 
 WIDE = 150
@@ -126,6 +127,19 @@ class NodeView(MainView):
     def _room(self, table: Widget) -> int:
         wide = self.size.width * 3 // 5 if self.has_class("-wide") else self.size.width
         return min(wide, table.size.width or wide) - 1
+
+    def aimed_nodes(self) -> list[str]:
+        """This one."""
+        return [self.node_name]
+
+    def aimed_jobs(self) -> list[Job]:
+        """The job under the cursor."""
+        jobs, key = self.cockpit.mirror.jobs, self.job_table.cursor_key
+        return [jobs[JobNumber(key)]] if key is not None and JobNumber(key) in jobs else []
+
+    def copied(self) -> str:
+        """The node's name."""
+        return self.node_name
 
     def focus_target(self) -> Widget:
         """The jobs."""

@@ -178,6 +178,10 @@ class NodesView(SortedView[NodeSpec]):
             return [self.cockpit.fleet.name(key) for key in self.table.chosen()]
         return self.map.chosen()
 
+    def aimed_nodes(self) -> list[str]:
+        """Those marked, else the one under the cursor."""
+        return self.chosen()
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Cells and groups are the map's."""
         if action in ("zoom", "zoom_fit", "group") and self.as_table:

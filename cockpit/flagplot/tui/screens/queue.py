@@ -124,15 +124,19 @@ class QueueView(SortedView[QueueSpec]):
             return ("The queue is empty", "jobs appear here as soon as someone submits one")
         return super().nothing_yet()
 
-    def _targets(self) -> list[str]:
+    def aimed_jobs(self) -> list[Job]:
+        """Those marked, else the one under the cursor."""
         jobs = self.cockpit.mirror.jobs
-        return [job_target(jobs[JobNumber(key)]) for key in self.table.chosen() if JobNumber(key) in jobs]
+        return [jobs[JobNumber(key)] for key in self.table.chosen() if JobNumber(key) in jobs]
+
+    def _targets(self) -> list[str]:
+        return [job_target(job) for job in self.aimed_jobs()]
 
     def _under_cursor(self) -> Job | None:
         key = self.table.cursor_key
         return self.cockpit.mirror.jobs.get(JobNumber(key)) if key is not None else None
 
-    def _moved_away(self) -> bool:
+    def moved_away(self) -> bool:
         """True, once and with a word, when the job under the cursor went and another has taken its place."""
         if self.table.marks or not self.table.displaced:
             return False
@@ -144,7 +148,7 @@ class QueueView(SortedView[QueueSpec]):
         return True
 
     def _act(self, verb: str) -> None:
-        if self._moved_away():
+        if self.moved_away():
             return
         if targets := self._targets():
             commands.act(self.cockpit, verb, targets)
@@ -238,7 +242,7 @@ class QueueView(SortedView[QueueSpec]):
 
     def action_shell(self) -> None:
         """A shell inside the job under the cursor."""
-        if self._moved_away():
+        if self.moved_away():
             return
         if (job := self._under_cursor()) is None:
             self.cockpit.say("No job under the cursor")
@@ -251,7 +255,7 @@ class QueueView(SortedView[QueueSpec]):
 
     def action_edit(self) -> None:
         """The edit form for the marked jobs."""
-        if not self._moved_away():
+        if not self.moved_away():
             commands.open_edit(self.cockpit, self._targets())
 
     def action_hold(self) -> None:

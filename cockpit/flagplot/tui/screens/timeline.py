@@ -11,11 +11,13 @@ from flagplot.client.mirror import Mirror
 from flagplot.language import tr
 from flagplot.tui.list_view import ListView
 from flagplot.tui.widgets.pieces import PieceLine, PieceTable
+from flagplot.tui.widgets.virtual_table import VirtualTable
 from flagplot.view import timeline
 from flagplot.view.bars import Piece
 from flagplot.view.queue import Column
 from flagplot.view.timeline import JOB_BITS, SCALES, Bar, Window
 from flagplot_wire.ids import JobNumber
+from flagplot_wire.job import Job
 from flagplot_wire.text import clean
 
 
@@ -121,6 +123,21 @@ class TimelineView(ListView):
             self.action_now()
             return True
         return False
+
+    def aimed_jobs(self) -> list[Job]:
+        """The job under the cursor."""
+        number = JobNumber((self.table.cursor_key or 0) & ((1 << JOB_BITS) - 1))
+        jobs = self.cockpit.mirror.jobs
+        return [jobs[number]] if number in jobs else []
+
+    def aimed_nodes(self) -> list[str]:
+        """The node under the cursor, or of the job there."""
+        key = self.table.cursor_key
+        return [] if key is None else [self.cockpit.fleet.name(key >> JOB_BITS)]
+
+    def exported(self) -> VirtualTable | None:
+        """A chart is no list."""
+        return None
 
     # keys
 

@@ -137,6 +137,9 @@ class PieceTable(VirtualTable):
         """As `set_rows`, with pieces."""
         self.set_rows(keys, cast("Any", cells), columns, sorted_by=sorted_by, reverse=reverse)
 
+    def _words(self, cell: Any) -> str:
+        return "".join(text for text, _ in cell)
+
     def _row(self, index: int) -> list[Segment]:
         app = self.cockpit
         key = self.keys[index]

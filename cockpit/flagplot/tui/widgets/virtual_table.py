@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -13,6 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from flagplot.tui.widgets.drawn_list import MARK_ALL_KEY, MARK_KEYS, PAGE_KEYS, DrawnList, thumb_at
+from flagplot.view.export import plain
 from flagplot.view.queue import Cell, Column
 
 Key = int
@@ -129,6 +130,15 @@ class VirtualTable(DrawnList[Key]):
         """Put the cursor on a key."""
         if key in self.keys:
             self._go(self.keys.index(key))
+
+    def exported_row(self, key: Key) -> list[str]:
+        """A row's words in full, for a file; empty for a row that went meanwhile."""
+        return [
+            plain(column, self._words(cell)) for (column, _), cell in zip(self.columns, self._cells(key), strict=False)
+        ]
+
+    def _words(self, cell: Any) -> str:
+        return str(cell[0])
 
     # drawing
 
