@@ -42,9 +42,13 @@ class Efficiency(Struct, frozen=True, omit_defaults=True):
 
 
 class Quota(Struct, frozen=True, omit_defaults=True):
-    """One limit that holds for a user: whose it is in words, its name in `Limits`, what is in use, and the most."""
+    """One limit that holds for a user: whose it is in words, its name in `Limits`, what is in use, and the most.
+
+    `scope` is whose jobs count: `user:ada@lab`, `account:lab`, `qos:high`, `qos:high:user:ada`, `qos:high:account:lab`.
+    """
 
     whose: str
     limit: str
     used: int
     most: int
+    scope: str = ""

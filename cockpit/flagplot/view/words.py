@@ -99,6 +99,14 @@ def state_look(job: Job, instead: State | None = None) -> Look:
     state = instead or job.status.state
     if state == State.PENDING and job.spec.hold:
         return Look("◇", "PD", "held", "state-held")
+    return state_words(state)
+
+
+def state_words(word: str) -> Look:
+    """The look of a state by its word alone; of one that a newer controller told, the word as it is."""
+    state = State.__members__.get(word)
+    if state is None:
+        return Look("?", clean(word)[:3], clean(word).lower(), "plain")
     glyph, role = _LOOKS[state]
     return Look(glyph, state.short, state.value.lower().replace("_", " "), role)
 

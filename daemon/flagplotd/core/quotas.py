@@ -25,7 +25,7 @@ def quotas(state: State, user: str, now: int) -> list[Quota]:
         for name in ("gpus", "gpu_minutes", "cpus", "memory_mib", "nodes", "jobs", "submitted"):
             most = getattr(limits, name)
             if most is not None:
-                found.append(Quota(words, name, in_use[name], most))
+                found.append(Quota(words, name, in_use[name], most, key))
     return found
 
 

@@ -140,13 +140,13 @@ def test_quotas_tell_every_limit_once_and_what_is_in_use() -> None:
     on.start(on.submit(gpus_per_node=(), qos="high"), part(gpus={0: 8}))
     on.submit()
     assert quotas(on.state, "alice", on.now) == [
-        Quota("user alice in account lab", "jobs", 1, 2),
-        Quota("account lab", "gpus", 0, 8),
-        Quota("account lab", "submitted", 2, 50),
-        Quota("QoS high", "cpus", 1, 100),
-        Quota("user alice in QoS high", "gpus", 0, 4),
+        Quota("user alice in account lab", "jobs", 1, 2, "user:alice@lab"),
+        Quota("account lab", "gpus", 0, 8, "account:lab"),
+        Quota("account lab", "submitted", 2, 50, "account:lab"),
+        Quota("QoS high", "cpus", 1, 100, "qos:high"),
+        Quota("user alice in QoS high", "gpus", 0, 4, "qos:high:user:alice"),
     ]
     assert quotas(on.state, "bob", on.now) == [
-        Quota("QoS high", "cpus", 1, 100),
-        Quota("user bob in QoS high", "gpus", 0, 4),
+        Quota("QoS high", "cpus", 1, 100, "qos:high"),
+        Quota("user bob in QoS high", "gpus", 0, 4, "qos:high:user:bob"),
     ]
