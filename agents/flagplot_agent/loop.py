@@ -132,7 +132,7 @@ class Agent:
         if found is not None and key in self.state.running:
             found = await self.hooks.after(name, self.attempts.start_of(key), found)
         if found is not None and key not in self.state.ended:
-            await self.send(al.Ended(self.attempts.ended(key, found)))
+            await self.send(al.Ended(self.attempts.ended(key, self.sampler.measured(key, found))))
 
     def order_start(self, name: str, recipe: dict[str, Any]) -> None:
         """Have the keeper start an attempt, and do to it what was ordered meanwhile."""

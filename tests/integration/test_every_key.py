@@ -22,7 +22,10 @@ from flagplot.tui.app import FlagplotApp
 from flagplot.tui.screens.help import help_rows
 from flagplot_wire import requests
 
-BACKGROUND = (requests.Explain, requests.ReadOutput, requests.GetScript, requests.GetEvents, requests.Estimate)
+BACKGROUND = (
+    requests.Explain, requests.ReadOutput, requests.GetScript, requests.GetEvents, requests.Estimate,
+    requests.GetUsage, requests.GetFairshare,
+)  # fmt: skip
 """What a page asks by itself."""
 
 
@@ -52,6 +55,8 @@ PLACES: dict[str, Place] = {
     "gpus": Place(("3", "down", "down")),
     "timeline": Place(("4", "down", "down"), {"0": ("right",)}),
     "events": Place(("5", "down", "down")),
+    "usage": Place(("6", "down", "down")),
+    "usage-used": Place(("6", "tab", "down", "down"), {"right": ("left",)}),
     "job-detail": Place(("enter",), DOWN, frozenset({"d", "ctrl+r"})),
     "job-why": Place(("p",), DOWN, frozenset({"p"})),
     "job-output": Place(

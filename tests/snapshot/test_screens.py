@@ -109,6 +109,14 @@ SHOTS: dict[str, Shot] = {
     "timeline-folded": Shot(("4", "z")),
     "events": Shot(("5",), large=True),
     "events-empty": Shot(("5",), empty),
+    "usage": Shot(("6",), large=True),
+    "usage-used": Shot(("6", "tab"), large=True),
+    "usage-by-user": Shot(("6", "tab", "b", "left")),
+    "usage-folded": Shot(("6", "down", "x")),
+    "usage-efficiency": Shot(("6", "tab", "tab")),
+    "usage-quota": Shot(("6", "left_square_bracket")),
+    "usage-filter": Shot(("6", "slash", *"erin", "enter")),
+    "usage-empty": Shot(("6", "tab", "tab"), empty),
 }
 SIZES = ((80, 24), (120, 40), (200, 60))
 PLACES = [(name, size) for name, shot in SHOTS.items() for size in SIZES if size == SIZES[0] or shot.large]

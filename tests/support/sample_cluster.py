@@ -9,6 +9,7 @@ from textual.widget import Widget
 from flagplot.client.calls import Calls
 from flagplot.client.mirror import Mirror
 from flagplot_wire import replies, requests
+from flagplot_wire.accounting import Efficiency, Quota, UsedBy
 from flagplot_wire.alloc import Allocation, GpuPart, NodeAlloc
 from flagplot_wire.errors import Refused
 from flagplot_wire.events import ControllerStarted, Event, JobAdded, JobChanged, NodeChanged
@@ -28,6 +29,7 @@ from flagplot_wire.job import (
     Why,
 )
 from flagplot_wire.node import Drain, Gpu, Inventory, Node, NumaNode, Partition
+from flagplot_wire.policy import FairshareRow
 from flagplot_wire.telemetry import GpuProcess, GpuSample, JobSample, NodeSample
 
 NOW = 1_764_590_000
@@ -362,6 +364,58 @@ def sample_mirror(*, user: str = "alice", roles: tuple[str, ...] = ("user", "adm
     return mirror
 
 
+def sample_tree() -> tuple[FairshareRow, ...]:
+    """Two faculties with their people, one of which shares as its account does, and one who never used anything."""
+    row = FairshareRow
+    return (
+        row("root", "", 0, 1, 1_000_000, 48_000_000, 1_000_000),
+        row("physics", "", 1, 60, 600_000, 36_000_000, 750_000, 800_000),
+        row("lattice", "", 2, 2, 666_666, 34_000_000, 944_444, 705_882),
+        row("lattice", "alice", 3, 1, 500_000, 4_000_000, 117_647, 4_250_000, 500_000),
+        row("lattice", "bob", 3, 1, 500_000, 30_000_000, 882_352, 566_666, 375_000),
+        row("optics", "", 2, 1, 333_333, 2_000_000, 55_555, 6_000_000),
+        row("optics", "carol", 3, -1, 333_333, 2_000_000, 55_555, None, 625_000),
+        row("speech", "", 1, 40, 400_000, 12_000_000, 250_000, 1_600_000),
+        row("speech", "dave", 2, 10, 909_090, 12_000_000, 1_000_000, 909_090, 750_000),
+        row("speech", "erin[/]", 2, 1, 90_909, 0, 0, None, 875_000),
+    )
+
+
+def sample_usage(empty: bool = False) -> replies.UsageReport:
+    """Who used what; what the last jobs of alice used; her limits."""
+    if empty:
+        return replies.UsageReport(user="alice")
+    hour = 3_600
+    used = (
+        UsedBy("bob", "lattice", 41, 9_600 * hour, 1_430 * hour),
+        UsedBy("dave", "speech", 212, 1_210 * hour, 640 * hour),
+        UsedBy("alice", "lattice", 12, 2_048 * hour, 215 * hour),
+        UsedBy("carol", "optics", 3, 96 * hour, 11 * hour),
+        UsedBy("alice", "optics", 1, 30 * hour, 1_800),
+        UsedBy("frank", "", 7, 31_000 * hour, 0),
+    )
+    n = JobNumber
+    ended = (
+        Efficiency(
+            n(64), "64", "llama-eval", "COMPLETED", NOW - 4_400, 3_600, 16, 131_072, 2_000, 9_000_000, 31_000, 71
+        ),
+        Efficiency(n(39), "39_7", "sweep[lr]", "FAILED", NOW - 9_000, 30, 8, 65_536, 1_000, 12_000, 900, 4),
+        Efficiency(
+            n(38), "38", "評価ジョブ-漢字", "TIMEOUT", NOW - 80_000, 86_400, 4, 16_384, 375, 310_000_000, 15_900, None
+        ),
+        Efficiency(n(31), "31", "cpu-only", "COMPLETED", NOW - 190_000, 7_200, 32, 65_536, 0, 225_000_000, 52_000),
+        Efficiency(n(30), "30", "lost", "NODE_FAIL", NOW - 191_000, 500, 32, 65_536, 8_000),
+    )
+    quotas = (
+        Quota("user alice in account lattice", "jobs", 3, 4, "user:alice@lattice"),
+        Quota("account lattice", "gpus", 20, 20, "account:lattice"),
+        Quota("account physics", "gpu_minutes", 1_240_000, 6_000_000, "account:physics"),
+        Quota("QoS high", "memory_mib", 262_144, 4_194_304, "qos:high"),
+        Quota("user alice in QoS high", "submitted", 3, 50, "qos:high:user:alice"),
+    )
+    return replies.UsageReport(used, "alice", ended, quotas)
+
+
 class FakeChannel:
     """Keeps what was asked; answers from `answers` (by request type) or in the plainest way."""
 
@@ -400,6 +454,10 @@ class FakeChannel:
                 return replies.Output("/home/a/slurm-1.out", "gpu03", start, size, self.output[start : start + limit])
             case requests.GetEvents():
                 return replies.Events(tuple(self.mirror.recent))
+            case requests.GetFairshare():
+                return replies.Fairshares(sample_tree())
+            case requests.GetUsage():
+                return sample_usage(empty=not self.mirror.jobs)
         raise Refused("unavailable", f"the sample cluster does not answer {type(request).__name__}")
 
 

@@ -30,7 +30,8 @@ class AttemptEnd(Struct, frozen=True, omit_defaults=True):
 
     `cause` is `exited` (see `exit_code`, `signal`), `timeout`, `stopped` (by order), `oom`, `launch_failed`
     (`message` names what and why), or `lost` (found gone after a reboot or a keeper's death). `drain` (a reason)
-    asks that the node takes no new jobs: its prolog or epilog failed.
+    asks that the node takes no new jobs: its prolog or epilog failed. `gpu_percent` is the mean utilisation of each of
+    the attempt's GPUs, added up (None: not measured, or it holds none).
     """
 
     number: JobNumber
@@ -44,6 +45,7 @@ class AttemptEnd(Struct, frozen=True, omit_defaults=True):
     cpu_ms: int = 0
     memory_peak_mib: int = 0
     drain: str = ""
+    gpu_percent: int | None = None
 
 
 class AgentHello(Struct, frozen=True, omit_defaults=True, tag="agent_hello"):

@@ -52,6 +52,11 @@ class Allocation(Struct, frozen=True, gc=False):
         return sum(part.cpus for part in self.nodes)
 
     @property
+    def gpu_millis(self) -> int:
+        """All GPUs held, in thousandths of one."""
+        return sum(1_000 * gpu.shards // gpu.of for part in self.nodes for gpu in part.gpus)
+
+    @property
     def memory_mib(self) -> int:
         """All memory held, in MiB."""
         return sum(part.memory_mib for part in self.nodes)

@@ -260,6 +260,18 @@ class Payload(Struct, frozen=True, omit_defaults=True):
     limits: dict[str, int] = field(default_factory=dict)
 
 
+class Used(Struct, frozen=True, omit_defaults=True, gc=False):
+    """What an attempt used, added up over its nodes as their parts end; None: not measured on one of them.
+
+    `cpu_ms` is the CPU time of its tasks (steps have their own), `memory_peak_mib` the most at one moment on each
+    node, `gpu_percent` the mean utilisation of each of its GPUs (300: three GPUs that were always busy).
+    """
+
+    cpu_ms: int | None = 0
+    memory_peak_mib: int | None = 0
+    gpu_percent: int | None = 0
+
+
 class Status(Struct, frozen=True, omit_defaults=True, gc=False):
     """The changing part of a job. Times are epoch seconds, 0 while not yet.
 
@@ -272,6 +284,8 @@ class Status(Struct, frozen=True, omit_defaults=True, gc=False):
     `preempted_by` is the job that the attempt made room for, kept until the next start; `victims` are those that a
     pending job is being given the room of, on the nodes of `room`. `stop_by` is when a preempted job is killed at the
     latest. `suspended_at` is since when an attempt is stopped (it holds no CPUs then), `suspended_s` how long it was stopped before.
+    `used` is what the attempt used, as far as its parts have ended; `before_cpu_s` and `before_gpu_s` are the CPU- and
+    GPU-seconds that earlier attempts held.
     """
 
     state: State = State.PENDING
@@ -301,6 +315,14 @@ class Status(Struct, frozen=True, omit_defaults=True, gc=False):
     suspended_s: int = 0
     room: tuple[str, ...] = ()
     site_factor: int = 0
+    used: Used | None = None
+    before_cpu_s: int = 0
+    before_gpu_s: int = 0
+
+    def held_s(self, until: int) -> int:
+        """For how many seconds the attempt has held its allocation at `until`, while it was not suspended."""
+        until = min(self.end_time or until, self.suspended_at or until)
+        return max(until - self.start_time - self.suspended_s, 0) if self.start_time and self.allocation else 0
 
 
 class Job(Struct, frozen=True, omit_defaults=True, gc=False):

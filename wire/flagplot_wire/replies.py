@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
+from flagplot_wire.accounting import Efficiency, Quota, UsedBy
 from flagplot_wire.events import Event
 from flagplot_wire.ids import Epoch, JobNumber
 from flagplot_wire.job import Forecast, Job
@@ -180,6 +181,17 @@ class Fairshares(Struct, frozen=True, omit_defaults=True, tag="fairshares"):
     more: bool = False
 
 
+class UsageReport(Struct, frozen=True, omit_defaults=True, tag="usage_report"):
+    """Who used what, the most GPU-seconds first; `more` where it did not fit one frame. `user` is whom `ended` (latest
+    first) and `quotas` are of."""
+
+    used: tuple[UsedBy, ...] = ()
+    user: str = ""
+    ended: tuple[Efficiency, ...] = ()
+    quotas: tuple[Quota, ...] = ()
+    more: bool = False
+
+
 class Script(Struct, frozen=True, omit_defaults=True, tag="script"):
     """A job's script as submitted."""
 
@@ -284,6 +296,7 @@ Reply = (
     | Policies
     | Priorities
     | Fairshares
+    | UsageReport
     | Script
     | Explained
     | Estimated

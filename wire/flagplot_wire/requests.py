@@ -166,6 +166,20 @@ class GetFairshare(Struct, frozen=True, omit_defaults=True, tag="fairshare"):
     skip: int = 0
 
 
+class GetUsage(Struct, frozen=True, omit_defaults=True, tag="usage"):
+    """`UsageReport`: who used what from `since` until `until` (epoch seconds; 0: now), without the first `skip` lines.
+
+    Without `skip` it tells too of the last `jobs` ended jobs of `user` (empty: yourself; operators any) and of the
+    limits that hold for them.
+    """
+
+    since: int
+    until: int = 0
+    user: str = ""
+    jobs: int = 20
+    skip: int = 0
+
+
 class Explain(Struct, frozen=True, tag="explain"):
     """`Explained`: all reasons why a job is pending, and when and where it is planned."""
 
@@ -305,6 +319,7 @@ AnyRequest = (
     | GetPolicy
     | GetPriority
     | GetFairshare
+    | GetUsage
     | Explain
     | Estimate
     | ReadOutput

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -41,6 +42,8 @@ class Sampler:
         self._busy = host.cpu_times()
         self._usage: dict[tuple[int, int], tuple[int, int]] = {}
         self._peaks: dict[tuple[int, int], int] = {}
+        self._gpu: dict[tuple[int, int], tuple[int, int]] = {}
+        """Of each attempt the utilisation of its GPUs added up, over so many samples."""
 
     def sample(self, now: int, jobs: list[JobProcesses]) -> NodeSample:
         """Measure; `now` is epoch seconds. Blocks for some milliseconds, so call it in a thread."""
@@ -61,7 +64,16 @@ class Sampler:
         for key in self._usage.keys() - {(job.number, job.attempt) for job in jobs}:
             del self._usage[key]
             self._peaks.pop(key, None)
+            self._gpu.pop(key, None)
         return NodeSample("", now, cpu, load, memory, gpus, job_samples, self.simulated)
+
+    def measured(self, key: tuple[int, int], end: dict[str, Any]) -> dict[str, Any]:
+        """The end of an attempt with what was measured of it while it ran, as far as this agent saw it run."""
+        found = {**end, "memory_peak_mib": max(end.get("memory_peak_mib", 0), self._peaks.get(key, 0))}
+        if key in self._gpu:
+            total, samples = self._gpu[key]
+            found["gpu_percent"] = total // samples
+        return found
 
     def gpu_processes(self, wanted: set[int], owners: dict[int, int]) -> dict[int, tuple[GpuProcess, ...]]:
         """Who is on these GPUs now; `owners` maps pids to jobs. A GPU that cannot be asked is left out."""
@@ -137,6 +149,9 @@ class Sampler:
         self._peaks[key] = max(memory, self._peaks.get(key, 0))
         mine = [gpus[part.index] for part in job.gpus if part.index < len(gpus)]
         busy = [one.utilisation for one in mine if one.utilisation is not None]
+        if busy and len(busy) == len(job.gpus):
+            total, samples = self._gpu.get(key, (0, 0))
+            self._gpu[key] = total + sum(busy), samples + 1
         return JobSample(
             JobNumber(job.number), job.attempt, cpu_ms, percent, memory, self._peaks[key], len(usages),
             sum(busy) // len(busy) if busy else None, self._gpu_memory(job, mine),

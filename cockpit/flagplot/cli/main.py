@@ -50,6 +50,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "submit": ("flagplot.cli.submit:command", "Submit a job script."),
     "up": ("flagplot.cli.up:command", "Start a cluster on this machine and open the cockpit."),
     "update": ("flagplot.cli.update:command", "Change jobs."),
+    "usage": ("flagplot.cli.usage:command", "Show who used what, your jobs' efficiency, and what limits leave."),
     "user": ("flagplot.cli.policy:user", "Add, modify, remove and show users of accounts."),
     "wait": ("flagplot.cli.wait:command", "Wait for jobs to end; exits with their code."),
 }

@@ -126,6 +126,15 @@ class Calls:
             if not page.more or not page.rows:
                 return replies.Fairshares(tuple(rows))
 
+    async def usage(self, request: requests.GetUsage) -> replies.UsageReport:
+        """Who used what, all pages of it; the last ended jobs and the limits of one user."""
+        first = page = await self._ask(request, replies.UsageReport)
+        used = [*page.used]
+        while page.more and page.used:
+            page = await self._ask(msgspec.structs.replace(request, skip=len(used)), replies.UsageReport)
+            used += page.used
+        return replies.UsageReport(tuple(used), first.user, first.ended, first.quotas)
+
     async def script(self, job: str) -> replies.Script:
         """A job's script."""
         return await self._ask(requests.GetScript(job), replies.Script)

@@ -11,7 +11,7 @@ from flagplot.script.build import write_dependency
 from flagplot.view.drift import Drift
 from flagplot_wire.job import Forecast, Job
 from flagplot_wire.policy import USE_PARENT, FairshareRow, PriorityRow
-from flagplot_wire.replies import NodeView
+from flagplot_wire.replies import NodeView, UsageReport
 from flagplot_wire.steps import Step
 from flagplot_wire.telemetry import GpuProcess
 
@@ -115,6 +115,46 @@ def fairshare_object(row: FairshareRow) -> dict[str, Any]:
         "effective_usage": row.norm_usage / 1_000_000,
         "level_fs": None if row.level is None else row.level / 1_000_000,
         "fairshare": None if row.factor is None else row.factor / 1_000_000,
+    }
+
+
+def usage_object(report: UsageReport, since: int, until: int) -> dict[str, Any]:
+    """Who used what, the ended jobs and the limits of one user; what was not measured is null."""
+    return {
+        "since": since,
+        "until": until or None,
+        "used": [
+            {
+                "user": one.user,
+                "account": one.account,
+                "jobs": one.jobs,
+                "cpu_seconds": one.cpu_s,
+                "gpu_seconds": one.gpu_s,
+            }
+            for one in report.used
+        ],
+        "user": report.user,
+        "jobs": [
+            {
+                "job_id": one.number,
+                "display_id": one.display_id,
+                "name": one.name,
+                "state": one.state,
+                "end_time": one.end_time,
+                "elapsed_s": one.held_s,
+                "cpus": one.cpus,
+                "memory_mib": one.memory_mib,
+                "gpus": one.gpu_millis / 1_000,
+                "cpu_seconds": None if one.cpu_ms is None else one.cpu_ms / 1_000,
+                "memory_peak_mib": one.memory_peak_mib,
+                "gpu_percent": one.gpu_percent,
+            }
+            for one in report.ended
+        ],
+        "limits": [
+            {"whose": one.whose, "scope": one.scope, "limit": one.limit, "used": one.used, "most": one.most}
+            for one in report.quotas
+        ],
     }
 
 

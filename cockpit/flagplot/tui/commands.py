@@ -84,9 +84,7 @@ def run_line(app: FlagplotApp, line: str) -> None:
 
 def _run(app: FlagplotApp, name: str, rest: list[str]) -> None:
     if name in {entry.name for entry in app.views}:
-        app.action_view(name)
-        if rest and (view := app.active_view) is not None and view.can_filter:
-            app.call_after_refresh(view.filter_changed, " ".join(rest))
+        app.action_view(name, " ".join(rest) if rest else None)
     elif name == "job" or name in JOB_TABS:
         wanted = find_job(app.mirror, _one(rest, f":{name} 41"))
         app.open_job(wanted.number if wanted else parse_job_ref(rest[0]).number, JOB_TABS.get(name, ""))

@@ -98,21 +98,22 @@ class Navigation(Services):
         base.query_one(TopLine).refresh()
         base.query_one(Hints).refresh()
 
-    def action_view(self, name: str) -> None:
-        """Show a main view."""
+    def action_view(self, name: str, text: str | None = None) -> None:
+        """Show a main view; with a filter as a step from the view of now, to which Esc leads back."""
         entry = next(entry for entry in self.views if entry.name == name)
-        if not self.screen_stack[0].query(f"#view-{name}"):
-            self.call_later(self._enter, entry.make(), [name])
-        else:
-            self.call_later(self._enter, None, [name])
+        fresh = None if self.screen_stack[0].query(f"#view-{name}") else entry.make()
+        here = self.trail[:1] if text is not None and self.trail[:1] != [name] else []
+        self.call_later(self._enter, fresh, [*here, name], text)
 
-    async def _enter(self, fresh: MainView | None, trail: list[str]) -> None:
+    async def _enter(self, fresh: MainView | None, trail: list[str], text: str | None = None) -> None:
         """Go to the last view of `trail`; a fresh one is mounted first, with everything in it."""
         if fresh is not None and not self.screen_stack[0].query(f"#{fresh.id}"):
             await self.screen_stack[0].query_one("#body", Container).mount(fresh)
         self.trail = trail
         self.history.visit(tuple(trail))
         self._switch()
+        if text is not None and (view := self.active_view) is not None:
+            view.filter_changed(text)
 
     async def action_back(self) -> None:
         """Undo one step of the view, else go one crumb back."""

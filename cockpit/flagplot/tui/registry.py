@@ -31,5 +31,6 @@ VIEWS: tuple[ViewEntry, ...] = (
     ViewEntry("gpus", "3", "GPUs", "flagplot.tui.screens.gpus:GpusView"),
     ViewEntry("timeline", "4", "Timeline", "flagplot.tui.screens.timeline:TimelineView"),
     ViewEntry("events", "5", "Events", "flagplot.tui.screens.events:EventsView"),
+    ViewEntry("usage", "6", "Usage", "flagplot.tui.screens.usage:UsageView"),
 )
 """In the order of their keys."""

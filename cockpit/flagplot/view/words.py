@@ -101,8 +101,16 @@ def state_look(job: Job, instead: State | None = None) -> Look:
     state = instead or job.status.state
     if state == State.PENDING and job.spec.hold:
         return Look("◇", "PD", tr("held"), "state-held")
-    glyph, role, word = _LOOKS[state]
-    return Look(glyph, state.short, tr(word), role)
+    return state_words(state)
+
+
+def state_words(word: str) -> Look:
+    """The look of a state by its word alone; of one that a newer controller told, the word as it is."""
+    state = State.__members__.get(word)
+    if state is None:
+        return Look("?", clean(word)[:3], clean(word).lower(), "plain")
+    glyph, role, known = _LOOKS[state]
+    return Look(glyph, state.short, tr(known), role)
 
 
 def gpu_words(job: Job) -> str:

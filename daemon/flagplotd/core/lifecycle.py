@@ -77,6 +77,7 @@ def start(step: Stepper, planned_start: Start) -> None:
         parts_ended=(),
         preempted_by=JobNumber(0),
         suspended_s=0,
+        used=None,
     )
     step.live(job)
     for index, name in enumerate(planned_start.allocation.names):
@@ -121,7 +122,10 @@ def part_ended(step: Stepper, node: str, end: AttemptEnd) -> None:
     if node == names[0]:
         step_records.batch_ended(step, job, node, end, max(job.status.start_time, min(end.time or step.now, step.now)))
     all_ended = len(live.ended) == len(names)
-    changes: dict[str, Any] = {"parts_ended": tuple(name for name in names if name in live.ended)}
+    changes: dict[str, Any] = {
+        "parts_ended": tuple(name for name in names if name in live.ended),
+        "used": usage.used_by_part(job, node, end),
+    }
     if job.status.state is not JobState.COMPLETING:
         final = _decides(job, node == names[0], end, all_ended)
         if final is not None:
@@ -200,7 +204,7 @@ def finish(step: Stepper, job: Job, end_time: int = 0, **changes: Any) -> None:
     lost = final is JobState.NODE_FAIL or (final is JobState.PENDING and not job.status.exit_code)
     step_records.close(step, job, "NODE_FAIL" if lost else "CANCELLED", ended)
     if final is JobState.PENDING:
-        back_to_pending(step, job, **changes)
+        back_to_pending(step, job, ended, **changes)
         return
     changes |= {
         "state": final,
@@ -215,8 +219,11 @@ def finish(step: Stepper, job: Job, end_time: int = 0, **changes: Any) -> None:
     step.replan()
 
 
-def back_to_pending(step: Stepper, job: Job, **changes: Any) -> None:
-    """Requeue: the same number, the next attempt. Too many launch failures in a row hold the job."""
+def back_to_pending(step: Stepper, job: Job, ended: int = 0, **changes: Any) -> None:
+    """Requeue: the same number, the next attempt. Too many launch failures in a row hold the job.
+
+    `ended` is when an attempt that has no end yet ended (0: now); what it held is kept for the records of usage.
+    """
     was_ended, was_holding = job.status.state.ended, job.status.state in HOLDING
     failed = was_ended and job.status.state is not JobState.COMPLETED
     failures = changes.get("launch_failures", job.status.launch_failures)
@@ -237,6 +244,8 @@ def back_to_pending(step: Stepper, job: Job, **changes: Any) -> None:
         "parts_ended": (),
         "stop_by": 0,
         "suspended_at": 0,
+        "used": None,
+        **usage.held_before(job, ended or step.now),
     }
     by = changes.pop("by", "")
     job = step.change(job, "requeued", by, **changes)

@@ -200,8 +200,7 @@ def requeue(step: Stepper, who: Who, job: Job, chosen: list[JobNumber] | None) -
             stop(step, one, JobState.PENDING, f"requeued by {who.user}", who.user)
             done += 1
         elif one.status.state.ended and not one.is_array:
-            changes = {"message": f"requeued by {who.user}", "launch_failures": 0, "by": who.user}
-            back_to_pending(step, one, **changes)
+            back_to_pending(step, one, message=f"requeued by {who.user}", launch_failures=0, by=who.user)
             done += 1
     if not done:
         raise Refused("not_running", f"job {job.display_id} is pending already")

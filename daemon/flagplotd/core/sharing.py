@@ -109,6 +109,10 @@ class Sharing:
         """What is free of every license; less than nothing where more is used than there is."""
         return dict(self._licenses)
 
+    def in_use(self, key: str) -> list[int]:
+        """What is used under a key of `limits.scopes`, by `RESOURCES`."""
+        return list(self._used.get(key, [0] * len(RESOURCES)))
+
     def chain_of(self, job: Job) -> list[tuple[str, str, list[int], list[int]]]:
         """Of each limit that holds for the job: whose it is in words, its key, what is used, and the most (-1: no limit)
         by `RESOURCES`."""

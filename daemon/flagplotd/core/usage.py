@@ -12,8 +12,9 @@ from math import isqrt, lcm
 from msgspec import Struct
 
 from flagplot_wire import events as ev
+from flagplot_wire.agentlink import AttemptEnd
 from flagplot_wire.alloc import Allocation
-from flagplot_wire.job import Job
+from flagplot_wire.job import Job, Used
 from flagplot_wire.policy import Usage
 from flagplotd.core.state import Settings, State
 from flagplotd.core.stepper import Stepper
@@ -124,6 +125,35 @@ def charge_end(step: Stepper, job: Job, end_time: int) -> None:
     if weighted or gpu:
         changed = _with(step.state, key_of(job), ONE, weighted, gpu)
         step.emit(ev.UsageUpdated(step.state.usage_at, (changed,)))
+
+
+def used_by_part(job: Job, node: str, end: AttemptEnd) -> Used:
+    """What a job's attempt used with the part of `node` that just ended; what one part did not measure is unknown."""
+    had = job.status.used or Used()
+    if end.cause in ("launch_failed", "lost"):
+        return Used(None, None, None)
+    allocation = job.status.allocation
+    holds_gpus = any(part.gpus for part in allocation.nodes if part.node == node) if allocation is not None else False
+    gpu_percent = had.gpu_percent
+    if holds_gpus:
+        gpu_percent = _sum(had.gpu_percent, end.gpu_percent)
+    return Used(_sum(had.cpu_ms, end.cpu_ms), _sum(had.memory_peak_mib, end.memory_peak_mib), gpu_percent)
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
+
+
+def held_before(job: Job, until: int) -> dict[str, int]:
+    """What all attempts of a job have held up to `until`, as the fields of its status that keep it."""
+    status = job.status
+    seconds, cpus, gpus = status.held_s(until), 0, 0
+    if status.allocation is not None:
+        cpus, gpus = status.allocation.cpus, status.allocation.gpu_millis
+    return {
+        "before_cpu_s": status.before_cpu_s + cpus * seconds,
+        "before_gpu_s": status.before_gpu_s + gpus * seconds // MILLIS,
+    }
 
 
 def update_when_due(step: Stepper) -> None:

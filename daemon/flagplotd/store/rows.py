@@ -10,6 +10,7 @@ from flagplot_wire.job import Job, Payload
 from flagplot_wire.node import Node, Partition
 from flagplot_wire.policy import Record, Usage
 from flagplot_wire.steps import Step
+from flagplotd.core.usage import held_before
 
 _encoder = msgspec.msgpack.Encoder()
 body_decoder: msgspec.msgpack.Decoder[ev.Body] = msgspec.msgpack.Decoder(ev.Body)
@@ -46,6 +47,15 @@ def event_row(event: ev.Event) -> tuple[int, int, str, int | None, str | None, b
     return event.seq, event.time, str(body.__struct_config__.tag), job, node, blob(body)
 
 
+def held(job: Job) -> tuple[int, int]:
+    """The CPU- and GPU-seconds that a job held, all its attempts; 0 until it has ended."""
+    status = job.status
+    if not status.end_time:
+        return 0, 0
+    found = held_before(job, status.end_time)
+    return found["before_cpu_s"], found["before_gpu_s"]
+
+
 def job_row(job: Job, live: bool) -> tuple[object, ...]:
     """A job's current record as a row."""
     status = job.status
@@ -62,4 +72,6 @@ def job_row(job: Job, live: bool) -> tuple[object, ...]:
         job.array_number or None,
         job.array_index,
         blob(job),
+        job.spec.account,
+        *held(job),
     )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from sqlite_utils import Database, Migrations
 
-SCHEMA = 3
+from flagplotd.store.rows import held, job_decoder
+
+SCHEMA = 4
 """Counts the migrations; a file that says more was written by a newer version."""
 
 migrations = Migrations("flagplotd")
@@ -62,3 +64,21 @@ def m002_policy(db: Database) -> None:
 def m003_steps(db: Database) -> None:
     """Steps of jobs; -1 is the script's own."""
     db.table("steps").create({"number": int, "step": int, "record": bytes}, pk=("number", "step"), not_null={"record"})
+
+
+@migrations()
+def m004_held(db: Database) -> None:
+    """What ended jobs held, in CPU- and GPU-seconds, for whom: usage is added up without reading records."""
+    jobs = db.table("jobs")
+    jobs.add_column("account", str)
+    jobs.add_column("cpu_s", int)
+    jobs.add_column("gpu_s", int)
+    last = -1
+    while rows := list(db.query("SELECT number, record FROM jobs WHERE number > ? ORDER BY number LIMIT 1000", [last])):
+        known = [job_decoder.decode(row["record"]) for row in rows]
+        db.conn.executemany(
+            "UPDATE jobs SET account=?, cpu_s=?, gpu_s=? WHERE number=?",
+            [(job.spec.account, *held(job), job.number) for job in known],
+        )
+        last = rows[-1]["number"]
+    jobs.create_index(["end_time"])

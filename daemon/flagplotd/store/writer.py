@@ -142,7 +142,7 @@ class Writer:
         run = self.connection
         run.executemany("INSERT INTO events VALUES (?,?,?,?,?,?)", map(event_row, batch.events))
         run.executemany(
-            "INSERT OR REPLACE INTO jobs VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
+            "INSERT OR REPLACE INTO jobs VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             (job_row(job, live) for job, live in batch.jobs.values()),
         )
         run.executemany(

@@ -14,6 +14,7 @@ import pytest
 from flagplot.cli import common
 from flagplot.cli.main import entry
 from flagplot_wire import replies, requests
+from flagplot_wire.accounting import Efficiency, Quota, UsedBy
 from flagplot_wire.errors import Refused
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Job, JobSpec, LicenseCount, Request
@@ -411,3 +412,29 @@ def test_show_job_tells_it_too(run: Run, controller: FakeController) -> None:
     assert [shown[key] for key in ("account", "qos", "reservation", "licenses")] == ["ml", "high", "r", "matlab=2"]
     assert json.loads(run("show", "job", "7", "--json")[1])["licenses"] == {"matlab": 2}
     assert controller.asked == [requests.GetJob("7"), requests.GetSteps("7")] * 2
+
+
+def test_usage_in_tables_and_as_json(run: Run, controller: FakeController) -> None:
+    used = (UsedBy("ada", "lab", 3, 7_200, 3_600), UsedBy("ben", "", 1, 36_000, 0))
+    ended = (Efficiency(JobNumber(7), "7", HOSTILE, "FAILED", SUMMER, 100, 2, 100, 500, 50_000, 80),)
+    quotas = (Quota("account lab", "memory_mib", 1_024, 2_048, "account:lab"),)
+    controller.answers = [replies.UsageReport(used, "ada", ended, quotas)] * 2
+    code, out, _ = run("usage", "--since", "2026-06-29", "--until", "2026-07-01T10:00", "--by", "user", "-n", "3")
+    assert (code, controller.asked[0]) == (0, requests.GetUsage(SUMMER - 208_800, SUMMER, "", 3))
+    lines = out.splitlines()
+    assert lines[:3] == [
+        "USER  JOBS  GPU-HOURS  CPU-HOURS",
+        "ada      3        1.0        2.0",
+        "ben      1          0         10",
+    ]
+    assert (
+        "7    FAILED  1:40    25    80     ?  " in out
+        and "\x1b" not in out
+        and "account lab  memory    1G    2G" in out
+    )
+    code, out, _ = run("usage", "--json")
+    found = json.loads(out)
+    assert (found["until"], found["used"][0]["gpu_seconds"], found["jobs"][0]["gpu_percent"]) == (None, 3_600, None)
+    assert found["limits"] == [
+        {"whose": "account lab", "scope": "account:lab", "limit": "memory_mib", "used": 1_024, "most": 2_048}
+    ]

@@ -95,9 +95,12 @@ async def test_a_file_of_the_first_schema_gains_the_tables(tmp_path: Path) -> No
     connection = sqlite3.connect(tmp_path / "flagplot.db", isolation_level=None)
     for table in ("policy", "usage", "steps"):
         connection.execute(f"DROP TABLE {table}")
+    connection.execute("DROP INDEX idx_jobs_end_time")
+    for column in ("account", "cpu_s", "gpu_s"):
+        connection.execute(f"ALTER TABLE jobs DROP COLUMN {column}")
     names = [row[0] for row in connection.execute("SELECT name FROM _sqlite_migrations ORDER BY 1")]
-    assert names == ["m001_first_tables", "m002_policy", "m003_steps"]
-    connection.execute("DELETE FROM _sqlite_migrations WHERE name IN ('m002_policy', 'm003_steps')")
+    assert names == ["m001_first_tables", "m002_policy", "m003_steps", "m004_held"]
+    connection.execute("DELETE FROM _sqlite_migrations WHERE name > 'm002'")
     connection.execute("PRAGMA user_version=1")
     connection.close()
     store = Store(tmp_path)
@@ -105,7 +108,7 @@ async def test_a_file_of_the_first_schema_gains_the_tables(tmp_path: Path) -> No
     assert store.load(Settings()).qos["high"] == HIGH
     store.close()
     version = sqlite3.connect(tmp_path / "flagplot.db").execute("PRAGMA user_version").fetchone()[0]
-    assert version == SCHEMA == 3
+    assert version == SCHEMA == 4
 
 
 def test_the_first_migration_stays_as_released() -> None:

@@ -79,14 +79,23 @@ class TopLine(Widget):
     def second(self) -> Text:
         """The line of the views, with the breadcrumbs and the view's own counts."""
         app = self.cockpit
-        left = Text(no_wrap=True)
+        right = Text(f"{app.view_counts} ", app.role("dim"), no_wrap=True)
+        left = self._views(long=True)
+        if left.cell_len + right.cell_len > self.size.width:
+            left = self._views(long=False)
+        return self._spread(left, right)
+
+    def _views(self, long: bool) -> Text:
+        """The views, `long` with all their titles, else with that of the one shown alone; then the breadcrumbs."""
+        app = self.cockpit
+        line = Text(no_wrap=True)
         for entry in app.views:
-            chosen = app.trail and app.trail[0] == entry.name
-            short = f" {entry.key} {tr(entry.title)} "
-            left.append(short, app.role("tab-on" if chosen else "tab"))
+            chosen = bool(app.trail) and app.trail[0] == entry.name
+            words = f" {entry.key} {tr(entry.title)} " if long or chosen else f" {entry.key} "
+            line.append(words, app.role("tab-on" if chosen else "tab"))
         if len(app.trail) > 1:
-            left.append("  ›  ".join(["", *app.crumbs[1:]]), app.role("bold"))
-        return self._spread(left, Text(f"{app.view_counts} ", app.role("dim"), no_wrap=True))
+            line.append("  ›  ".join(["", *app.crumbs[1:]]), app.role("bold"))
+        return line
 
     def _connection(self) -> Text:
         app = self.cockpit

@@ -32,6 +32,7 @@ from flagplotd.service.handlers import (
     steps,
     submit,
     update,
+    usage,
 )
 
 Handler = Callable[[Asking, Any], Awaitable[Reply]]
@@ -51,6 +52,7 @@ HANDLERS: dict[type, Handler] = {
     rq.GetPartitions: partitions.handle,
     rq.GetPriority: priority.handle,
     rq.GetFairshare: fairshare.handle,
+    rq.GetUsage: usage.handle,
     rq.ChangePolicy: change_policy.handle,
     rq.GetPolicy: policy.handle,
     rq.Explain: explain.handle,
