@@ -22,6 +22,7 @@ from textual.widgets import Input, TextArea
 
 from flagplot.client.mirror import Mirror
 from flagplot.tui.app import FlagplotApp
+from flagplot.tui.screens.submit import SubmitScreen
 from flagplot_wire import replies
 from flagplot_wire.ids import Epoch
 
@@ -80,6 +81,11 @@ SHOTS: dict[str, Shot] = {
     "job-script": Shot(("y",), large=True),
     "job-usage": Shot(("enter", "left_square_bracket"), large=True),
     "submit": Shot(("n",), large=True),
+    "submit-start": Shot(("n", "f4"), large=True),
+    "submit-again": Shot(("slash", *"user:dave", "enter", "E"), large=True),
+    "submit-differs": Shot(
+        ("n", "f4", *"8gpu", "enter", *"again", *["tab"] * 6, "4", "tab", "tab", "tab", *"2:00:00"), large=True
+    ),
     "edit": Shot(("e",), large=True),
     "confirm": Shot(("space", "space", "ctrl+d"), large=True),
     "failure": Shot(("colon", *"job 999", "enter"), large=True),
@@ -131,7 +137,10 @@ async def settle(app: FlagplotApp, pilot: Pilot[int]) -> None:
     """Wait until nothing is left to load, draw or blink."""
     for _ in range(200):
         await pilot.pause()
-        if not any(worker.is_running for worker in app.workers) and app.active_view is not None:
+        waits = isinstance(app.screen, SubmitScreen) and "Asking" in str(
+            app.screen.query_one("#submit-problem").render()
+        )
+        if not any(worker.is_running for worker in app.workers) and app.active_view is not None and not waits:
             break
         await pilot.pause(0.01)
     for kind in (Input, TextArea):

@@ -45,6 +45,14 @@ HOSTILE = (
     "cr\rover",
 )
 """Names that break consoles (shown as typed, control characters replaced)."""
+SITE_TEMPLATES = (
+    replies.Template(
+        "train-8gpu.sh",
+        "#!/bin/bash\n# One node, all eight GPUs, torchrun.\n#SBATCH --gpus-per-node=8\n#SBATCH --time=1-00:00:00\n"
+        "torchrun --nproc-per-node=8 train.py\n",
+    ),
+    replies.Template("x[/red].sh", "#!/bin/sh\n# [bold]loud\x1b[31m\ntrue\n"),
+)
 
 
 def node(number: int) -> Node:
@@ -392,6 +400,8 @@ class FakeChannel:
             case requests.Explain(job=name):
                 number = JobNumber(int(name))
                 return replies.Explained(self.mirror.jobs[number], self.mirror.forecasts.get(number))
+            case requests.GetTemplates():
+                return replies.Templates(SITE_TEMPLATES)
             case requests.GetScript(job=name):
                 return replies.Script(JobNumber(int(name)), "#!/bin/bash\n#SBATCH -J x[/red]\nsrun python train.py\n")
             case requests.ReadOutput(offset=offset, limit=limit):

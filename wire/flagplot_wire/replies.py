@@ -188,6 +188,20 @@ class Script(Struct, frozen=True, omit_defaults=True, tag="script"):
     args: tuple[str, ...] = ()
 
 
+class Template(Struct, frozen=True):
+    """A job script to start from, by the name of its file."""
+
+    name: str
+    script: str
+
+
+class Templates(Struct, frozen=True, omit_defaults=True, tag="job_templates"):
+    """The site's templates by name; `problems` are sentences about files that cannot be offered."""
+
+    templates: tuple[Template, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
 class Explained(Struct, frozen=True, omit_defaults=True, tag="explained"):
     """The job and the fresh forecast; `forecast` is None for a job that is not pending."""
 
@@ -285,6 +299,7 @@ Reply = (
     | Priorities
     | Fairshares
     | Script
+    | Templates
     | Explained
     | Estimated
     | Output

@@ -24,6 +24,7 @@ class Config(Struct, frozen=True):
     """The controller's configuration. `heartbeat_s` is what agents are told; port 0 takes a free one.
 
     `names_partitions` is False where the file has none, so that `partitions` is only what a new cluster begins with.
+    `templates` is the folder of the site's job scripts to start from (None: there is none).
     """
 
     settings: Settings = Settings()
@@ -38,6 +39,7 @@ class Config(Struct, frozen=True):
     operators: tuple[str, ...] = ()
     records: tuple[Record, ...] = ()
     names_partitions: bool = False
+    templates: Path | None = None
 
 
 _SETTINGS = (
@@ -50,7 +52,7 @@ _SETTINGS = (
     "keep_ended_s",
     "keep_ended",
 )
-_CONTROLLER = ("host", "port", "heartbeat_s", "sample_s", *_SETTINGS)
+_CONTROLLER = ("host", "port", "heartbeat_s", "sample_s", "templates", *_SETTINGS)
 _LIMITS = (
     "enforce",
     "refuse_impossible",
@@ -138,6 +140,7 @@ def _config(tables: Tables, data: dict[str, Any]) -> Config:
         operators=tables.names("roles", roles, "operators"),
         records=read_records(tables, data),
         names_partitions=bool(partitions),
+        templates=_folder(tables, controller, "templates"),
     )
 
 
@@ -176,6 +179,12 @@ def _nodes(tables: Tables, data: dict[str, Any]) -> tuple[str, ...]:
         tables.known("node", entry, ("names",))
         names += tables.parsed("node", entry, "names", expand_hosts, [])
     return tuple(dict.fromkeys(names))
+
+
+def _folder(tables: Tables, table: dict[str, Any], key: str) -> Path | None:
+    """A folder, relative to that of the file; it may be made later."""
+    text = tables.text("controller", table, key, "")
+    return tables.path.parent / Path(text).expanduser() if text else None
 
 
 def _port(tables: Tables, table: dict[str, Any]) -> int:

@@ -120,3 +120,9 @@ def test_what_is_refused_of_weights_and_usage(tmp_path: Path, text: str, said: s
     with pytest.raises(Refused) as refused:
         written(tmp_path, text)
     assert said in refused.value.message
+
+
+def test_the_folder_of_templates_is_relative_to_the_file(tmp_path: Path) -> None:
+    assert written(tmp_path, "").templates is None
+    assert written(tmp_path, '[controller]\ntemplates = "jobs"').templates == tmp_path / "jobs"
+    assert written(tmp_path, '[controller]\ntemplates = "/srv/jobs"').templates == Path("/srv/jobs")
