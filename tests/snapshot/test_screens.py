@@ -96,6 +96,7 @@ SHOTS: dict[str, Shot] = {
     "nodes-small": Shot(("2", "0", "plus", "plus", "minus")),
     "nodes-large": Shot(("2", "plus", "plus")),
     "nodes-dot": Shot(("2", "minus", "minus")),
+    "nodes-fill": Shot(("2", "0", "plus", "plus", "minus", "c", "b", "b"), large=True),
     "nodes-partition": Shot(("2", "b", "space", "space")),
     "nodes-table": Shot(("2", "t"), large=True),
     "nodes-filter": Shot(("2", "slash", *"nothing", "enter")),

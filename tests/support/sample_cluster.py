@@ -27,7 +27,7 @@ from flagplot_wire.job import (
     Status,
     Why,
 )
-from flagplot_wire.node import Drain, Gpu, Inventory, Node, NumaNode, Partition
+from flagplot_wire.node import Drain, Gpu, Inventory, Node, NodeGroup, NumaNode, Partition
 from flagplot_wire.telemetry import GpuProcess, GpuSample, JobSample, NodeSample
 
 NOW = 1_764_590_000
@@ -354,6 +354,7 @@ def sample_mirror(*, user: str = "alice", roles: tuple[str, ...] = ("user", "adm
             ),
             sample_forecasts(),
             sample_telemetry(jobs),
+            (NodeGroup("rack", "r1", "gpu[01-04]"), NodeGroup("rack", "r2", "gpu[05-11]")),
         )
     )
     by_number = {one.number: one for one in jobs}

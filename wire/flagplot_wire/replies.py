@@ -7,8 +7,8 @@ from msgspec import Struct, field
 from flagplot_wire.events import Event
 from flagplot_wire.ids import Epoch, JobNumber
 from flagplot_wire.job import Forecast, Job
-from flagplot_wire.node import Node, Partition
-from flagplot_wire.policy import FairshareRow, PriorityRow, Record
+from flagplot_wire.node import Node, NodeGroup, Partition
+from flagplot_wire.policy import FairshareRow, PriorityRow, Record, Reservation
 from flagplot_wire.steps import Step
 from flagplot_wire.streams import StreamCredit, StreamData, StreamEnd
 from flagplot_wire.telemetry import NodeSample
@@ -38,7 +38,7 @@ class SnapshotPart(Struct, frozen=True, omit_defaults=True, tag="snapshot"):
     """A piece of the cluster's state as of event `seq`; `last` is True on the final piece.
 
     The first piece (`first`) tells the client to drop what it had. Without `first`, nothing but `last` follows
-    before events: the client was up to date enough.
+    before events: the client was up to date enough. `groups` are all there are, in the first piece of either kind.
     """
 
     seq: int
@@ -50,6 +50,8 @@ class SnapshotPart(Struct, frozen=True, omit_defaults=True, tag="snapshot"):
     partitions: tuple[Partition, ...] = ()
     forecasts: tuple[Forecast, ...] = ()
     samples: tuple[NodeSample, ...] = ()
+    groups: tuple[NodeGroup, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
 
 
 class EventsPushed(Struct, frozen=True, tag="pushed_events"):

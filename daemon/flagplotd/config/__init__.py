@@ -13,7 +13,7 @@ from flagplot_wire.hostlist import expand_hosts
 from flagplot_wire.node import Partition
 from flagplot_wire.policy import Record
 from flagplotd.config.records import read_partitions, read_records
-from flagplotd.config.switches import read_licenses, read_switches
+from flagplotd.config.switches import read_licenses, read_racks, read_switches
 from flagplotd.config.tables import Tables
 from flagplotd.core.keys import KEYS
 from flagplotd.core.state import Settings
@@ -86,6 +86,7 @@ _TOP = (
     "reservation",
     "switch",
     "block",
+    "rack",
 )
 
 
@@ -122,6 +123,7 @@ def _config(tables: Tables, data: dict[str, Any]) -> Config:
     settings = Settings(
         cluster=tables.text("cluster", cluster, "name", "flagplot"),
         switches=read_switches(tables, data, nodes),
+        racks=read_racks(tables, data),
         licenses=read_licenses(tables, data),
         **numbers,
         **_settings(tables, data, "limits", _LIMITS),
