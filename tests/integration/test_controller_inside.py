@@ -100,6 +100,20 @@ async def test_arrays_carry_their_script_and_bounds(client: Client, agent: FakeA
     assert (waiting.code, "has not started" in waiting.message) == ("no_output", True)
 
 
+async def test_templates_of_the_site(controller: Controller, client: Client, tmp_path: Path) -> None:
+    assert (await client.ask(requests.GetTemplates())).templates == ()
+    controller.server.config = msgspec.structs.replace(controller.server.config, templates=tmp_path / "jobs")
+    absent = await client.ask(requests.GetTemplates())
+    assert absent.code == "unavailable" and "jobs" in absent.message
+    (tmp_path / "jobs").mkdir()
+    (tmp_path / "jobs" / "train.sh").write_text("#!/bin/sh\n# Train\ntrue\n")
+    (tmp_path / "jobs" / "notes.txt").write_text("not a script")
+    (tmp_path / "jobs" / ".hidden").write_text("#!/bin/sh")
+    found = await client.ask(requests.GetTemplates())
+    assert found.templates == (replies.Template("train.sh", "#!/bin/sh\n# Train\ntrue\n"),)
+    assert found.problems == ("notes.txt: does not start with #!",)
+
+
 async def test_output_in_pieces(client: Client, agent: FakeAgent, controller: Controller) -> None:
     number = (await client.submit()).number
     await agent.launched(number)

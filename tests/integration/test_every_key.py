@@ -43,7 +43,7 @@ class Place:
 
 DOWN = dict.fromkeys(("up", "k", "home", "g", "pageup", "ctrl+u", "ctrl+b"), ("down", "down"))
 """Ways up, which need to be below the top."""
-COMMAND = (*("shift+tab",) * 6, *"true")
+COMMAND = (*("shift+tab",) * 9, *"true")
 """From the first field of the submit form to its command."""
 SENDING = dict.fromkeys(("f2", "ctrl+s", "f5", "ctrl+enter"), COMMAND)
 PLACES: dict[str, Place] = {
@@ -69,6 +69,7 @@ PLACES: dict[str, Place] = {
     "node-jobs": Place(("2", "slash", *"gpu04", "enter", "enter", "down"), {}, frozenset({"ctrl+r"})),
     "node-text": Place(("2", "enter", "tab"), DOWN),
     "submit": Place(("n",), {**SENDING, "f8": (*"name",)}),
+    "submit-start": Place(("n", "f4"), DOWN),
     "edit": Place(("e",)),
     "confirm": Place(("ctrl+d",)),
     "columns": Place(("c", "down"), {"0": ("space",)}),

@@ -22,6 +22,7 @@ from textual.widgets import Input, TextArea
 
 from flagplot.client.mirror import Mirror
 from flagplot.tui.app import FlagplotApp
+from flagplot.tui.screens.submit import SubmitScreen
 from flagplot_wire import replies
 from flagplot_wire.ids import Epoch
 
@@ -80,6 +81,11 @@ SHOTS: dict[str, Shot] = {
     "job-script": Shot(("y",), large=True),
     "job-usage": Shot(("enter", "left_square_bracket"), large=True),
     "submit": Shot(("n",), large=True),
+    "submit-start": Shot(("n", "f4"), large=True),
+    "submit-again": Shot(("slash", *"user:dave", "enter", "E"), large=True),
+    "submit-differs": Shot(
+        ("n", "f4", *"8gpu", "enter", *"again", *["tab"] * 6, "4", "tab", "tab", "tab", *"2:00:00"), large=True
+    ),
     "edit": Shot(("e",), large=True),
     "confirm": Shot(("space", "space", "ctrl+d"), large=True),
     "failure": Shot(("colon", *"job 999", "enter"), large=True),
@@ -90,6 +96,7 @@ SHOTS: dict[str, Shot] = {
     "nodes-small": Shot(("2", "0", "plus", "plus", "minus")),
     "nodes-large": Shot(("2", "plus", "plus")),
     "nodes-dot": Shot(("2", "minus", "minus")),
+    "nodes-fill": Shot(("2", "0", "plus", "plus", "minus", "c", "b", "b"), large=True),
     "nodes-partition": Shot(("2", "b", "space", "space")),
     "nodes-table": Shot(("2", "t"), large=True),
     "nodes-filter": Shot(("2", "slash", *"nothing", "enter")),
@@ -139,7 +146,10 @@ async def settle(app: FlagplotApp, pilot: Pilot[int]) -> None:
     """Wait until nothing is left to load, draw or blink."""
     for _ in range(200):
         await pilot.pause()
-        if not any(worker.is_running for worker in app.workers) and app.active_view is not None:
+        waits = isinstance(app.screen, SubmitScreen) and "Asking" in str(
+            app.screen.query_one("#submit-problem").render()
+        )
+        if not any(worker.is_running for worker in app.workers) and app.active_view is not None and not waits:
             break
         await pilot.pause(0.01)
     for kind in (Input, TextArea):

@@ -28,7 +28,7 @@ from flagplot_wire.job import (
     Status,
     Why,
 )
-from flagplot_wire.node import Drain, Gpu, Inventory, Node, NumaNode, Partition
+from flagplot_wire.node import Drain, Gpu, Inventory, Node, NodeGroup, NumaNode, Partition
 from flagplot_wire.policy import FairshareRow
 from flagplot_wire.telemetry import GpuProcess, GpuSample, JobSample, NodeSample
 
@@ -47,6 +47,14 @@ HOSTILE = (
     "cr\rover",
 )
 """Names that break consoles (shown as typed, control characters replaced)."""
+SITE_TEMPLATES = (
+    replies.Template(
+        "train-8gpu.sh",
+        "#!/bin/bash\n# One node, all eight GPUs, torchrun.\n#SBATCH --gpus-per-node=8\n#SBATCH --time=1-00:00:00\n"
+        "torchrun --nproc-per-node=8 train.py\n",
+    ),
+    replies.Template("x[/red].sh", "#!/bin/sh\n# [bold]loud\x1b[31m\ntrue\n"),
+)
 
 
 def node(number: int) -> Node:
@@ -348,6 +356,7 @@ def sample_mirror(*, user: str = "alice", roles: tuple[str, ...] = ("user", "adm
             ),
             sample_forecasts(),
             sample_telemetry(jobs),
+            (NodeGroup("rack", "r1", "gpu[01-04]"), NodeGroup("rack", "r2", "gpu[05-11]")),
         )
     )
     by_number = {one.number: one for one in jobs}
@@ -446,6 +455,8 @@ class FakeChannel:
             case requests.Explain(job=name):
                 number = JobNumber(int(name))
                 return replies.Explained(self.mirror.jobs[number], self.mirror.forecasts.get(number))
+            case requests.GetTemplates():
+                return replies.Templates(SITE_TEMPLATES)
             case requests.GetScript(job=name):
                 return replies.Script(JobNumber(int(name)), "#!/bin/bash\n#SBATCH -J x[/red]\nsrun python train.py\n")
             case requests.ReadOutput(offset=offset, limit=limit):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Literal
 
 from msgspec import Struct
 
@@ -113,6 +114,14 @@ class Node(Struct, frozen=True, omit_defaults=True, gc=False):
         from flagplot_wire.indices import expand_indices
 
         return len(expand_indices(self.inventory.cpu_ids)) if self.inventory else 0
+
+
+class NodeGroup(Struct, frozen=True, gc=False):
+    """Nodes (a host list) that the site's configuration puts together: on a leaf switch, in a block or in a rack."""
+
+    kind: Literal["switch", "block", "rack"]
+    name: str
+    nodes: str
 
 
 class Partition(Struct, frozen=True, omit_defaults=True, gc=False):

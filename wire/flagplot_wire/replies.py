@@ -8,8 +8,8 @@ from flagplot_wire.accounting import Efficiency, Quota, UsedBy
 from flagplot_wire.events import Event
 from flagplot_wire.ids import Epoch, JobNumber
 from flagplot_wire.job import Forecast, Job
-from flagplot_wire.node import Node, Partition
-from flagplot_wire.policy import FairshareRow, PriorityRow, Record
+from flagplot_wire.node import Node, NodeGroup, Partition
+from flagplot_wire.policy import FairshareRow, PriorityRow, Record, Reservation
 from flagplot_wire.steps import Step
 from flagplot_wire.streams import StreamCredit, StreamData, StreamEnd
 from flagplot_wire.telemetry import NodeSample
@@ -39,7 +39,7 @@ class SnapshotPart(Struct, frozen=True, omit_defaults=True, tag="snapshot"):
     """A piece of the cluster's state as of event `seq`; `last` is True on the final piece.
 
     The first piece (`first`) tells the client to drop what it had. Without `first`, nothing but `last` follows
-    before events: the client was up to date enough.
+    before events: the client was up to date enough. `groups` are all there are, in the first piece of either kind.
     """
 
     seq: int
@@ -51,6 +51,8 @@ class SnapshotPart(Struct, frozen=True, omit_defaults=True, tag="snapshot"):
     partitions: tuple[Partition, ...] = ()
     forecasts: tuple[Forecast, ...] = ()
     samples: tuple[NodeSample, ...] = ()
+    groups: tuple[NodeGroup, ...] = ()
+    reservations: tuple[Reservation, ...] = ()
 
 
 class EventsPushed(Struct, frozen=True, tag="pushed_events"):
@@ -200,6 +202,20 @@ class Script(Struct, frozen=True, omit_defaults=True, tag="script"):
     args: tuple[str, ...] = ()
 
 
+class Template(Struct, frozen=True):
+    """A job script to start from, by the name of its file."""
+
+    name: str
+    script: str
+
+
+class Templates(Struct, frozen=True, omit_defaults=True, tag="job_templates"):
+    """The site's templates by name; `problems` are sentences about files that cannot be offered."""
+
+    templates: tuple[Template, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
 class Explained(Struct, frozen=True, omit_defaults=True, tag="explained"):
     """The job and the fresh forecast; `forecast` is None for a job that is not pending."""
 
@@ -298,6 +314,7 @@ Reply = (
     | Fairshares
     | UsageReport
     | Script
+    | Templates
     | Explained
     | Estimated
     | Output

@@ -123,6 +123,10 @@ class GetScript(Struct, frozen=True, tag="script"):
     job: str
 
 
+class GetTemplates(Struct, frozen=True, tag="templates"):
+    """`Templates`: the site's job scripts to start from."""
+
+
 class GetPartitions(Struct, frozen=True, tag="partitions"):
     """`Partitions`."""
 
@@ -314,6 +318,7 @@ AnyRequest = (
     | GetNodes
     | GetJob
     | GetScript
+    | GetTemplates
     | GetPartitions
     | ChangePolicy
     | GetPolicy

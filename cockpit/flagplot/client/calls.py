@@ -139,6 +139,10 @@ class Calls:
         """A job's script."""
         return await self._ask(requests.GetScript(job), replies.Script)
 
+    async def templates(self) -> replies.Templates:
+        """The site's job scripts to start from."""
+        return await self._ask(requests.GetTemplates(), replies.Templates)
+
     async def explain(self, job: str) -> replies.Explained:
         """Why a job is pending."""
         return await self._ask(requests.Explain(job), replies.Explained)

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 
 from flagplot.client.touched import Touched
 from flagplot_wire import events as ev
+from flagplot_wire.hostlist import expand_hosts
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Forecast, Job, State
-from flagplot_wire.node import Node, Partition
+from flagplot_wire.node import Node, NodeGroup, Partition
+from flagplot_wire.policy import Reservation
 from flagplot_wire.replies import (
     EventsPushed,
     ForecastsPushed,
@@ -57,9 +59,16 @@ class Mirror:
     """Node name → numbers of jobs that hold something there now (running or completing)."""
     elements: dict[JobNumber, set[JobNumber]] = field(default_factory=dict)
     """Array → numbers of the elements that were split off."""
+    places: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Kind (`switch`, `block`, `rack`) → node name → the group of that kind it is in, as configured."""
+    reservations: dict[str, Reservation] = field(default_factory=dict)
     counts: Counter[State] = field(default_factory=Counter)
     """How many jobs are in each state."""
-    touched: Touched = field(default_factory=Touched)
+    touched: Touched[JobNumber] = field(default_factory=Touched)
+    touched_nodes: Touched[str] = field(default_factory=Touched)
+    """Nodes whose record, sample or jobs changed."""
+    plans: int = 0
+    """Grows with every change of the forecasts."""
 
     def take(self, push: Push) -> None:
         """Apply one push; raises `Gap` when events are missing before it."""
@@ -71,13 +80,13 @@ class Mirror:
                 for event in push.events:
                     self._take_event(event)
             case ForecastsPushed():
+                self.plans += 1
                 for number in push.gone:
                     self.forecasts.pop(number, None)
                 for forecast in push.forecasts:
                     self.forecasts[forecast.number] = forecast
             case SamplesPushed():
-                for sample in push.samples:
-                    self.samples[sample.node] = sample
+                self._put_samples(push.samples)
             case Progress():
                 self.progress = None if push.total and push.done >= push.total else push
 
@@ -86,15 +95,21 @@ class Mirror:
             tables = (self.jobs, self.nodes, self.partitions, self.forecasts, self.samples, self.held, self.elements)
             for table in (*tables, self.counts):
                 table.clear()
+            self.reservations.clear()
             self.touched.reset()
+            self.touched_nodes.reset()
             self.recent.clear()
             self.complete = False
+        if part.first or part.groups:
+            self.places = _places(part.groups)
+        self.reservations.update((one.name, one) for one in part.reservations)
         for job in part.jobs:
             self._put_job(job)
         self._put_nodes(part.nodes)
         self.partitions.update((partition.name, partition) for partition in part.partitions)
         self.forecasts.update((forecast.number, forecast) for forecast in part.forecasts)
-        self.samples.update((sample.node, sample) for sample in part.samples)
+        self.plans += bool(part.forecasts or part.first)
+        self._put_samples(part.samples)
         self.epoch = part.epoch
         if part.first or part.last:
             self.seq = part.seq if part.first or self.seq < 0 else self.seq
@@ -127,23 +142,35 @@ class Mirror:
             case ev.NodeRemoved(name):
                 self.nodes.pop(name, None)
                 self.samples.pop(name, None)
+                self.touched_nodes.add(name)
             case ev.PartitionChanged(partition):
                 self.partitions[partition.name] = partition
+            case ev.PolicyChanged(record) if isinstance(record, Reservation):
+                self.reservations[record.name] = record
+            case ev.PolicyRemoved(kind="reservation", key=name):
+                self.reservations.pop(name, None)
             case ev.ControllerStarted(epoch):
                 self.epoch = epoch
 
     def _put_nodes(self, nodes: Iterable[Node]) -> None:
         for node in nodes:
             self.nodes[node.name] = node
+            self.touched_nodes.add(node.name)
+
+    def _put_samples(self, samples: Sequence[NodeSample]) -> None:
+        for sample in samples:
+            self.samples[sample.node] = sample
+            self.touched_nodes.add(sample.node)
 
     def _forget(self, number: JobNumber) -> None:
         job = self.jobs.pop(number, None)
-        self.forecasts.pop(number, None)
+        self._forget_plan(number)
         if job is None:
             return
         self.counts[job.status.state] -= 1
         for name in _holds(job):
             self.held.get(name, set()).discard(number)
+            self.touched_nodes.add(name)
         if job.array_index is not None:
             self.elements.get(job.array_number, set()).discard(number)
         self.touched.add(number)
@@ -156,9 +183,11 @@ class Mirror:
             self.counts[before.status.state] -= 1
             for name in _holds(before):
                 self.held.get(name, set()).discard(job.number)
+                self.touched_nodes.add(name)
         self.counts[job.status.state] += 1
         for name in _holds(job):
             self.held.setdefault(name, set()).add(job.number)
+            self.touched_nodes.add(name)
         if job.array_index is not None:
             self.elements.setdefault(job.array_number, set()).add(job.number)
         elif before is None and job.number in self.elements:
@@ -167,7 +196,18 @@ class Mirror:
         self.touched.add(job.number)
         self.jobs[job.number] = job
         if job.status.state is not State.PENDING:
-            self.forecasts.pop(job.number, None)
+            self._forget_plan(job.number)
+
+    def _forget_plan(self, number: JobNumber) -> None:
+        if self.forecasts.pop(number, None) is not None:
+            self.plans += 1
+
+
+def _places(groups: Iterable[NodeGroup]) -> dict[str, dict[str, str]]:
+    found: dict[str, dict[str, str]] = {}
+    for group in groups:
+        found.setdefault(group.kind, {}).update(dict.fromkeys(expand_hosts(group.nodes), group.name))
+    return found
 
 
 def _holds(job: Job) -> Sequence[str]:

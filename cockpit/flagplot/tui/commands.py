@@ -30,6 +30,7 @@ NAMES = (
     *JOB_TABS,
     "node",
     "submit",
+    "resubmit",
     "cancel",
     "hold",
     "release",
@@ -90,6 +91,8 @@ def _run(app: FlagplotApp, name: str, rest: list[str]) -> None:
         app.open_job(wanted.number if wanted else parse_job_ref(rest[0]).number, JOB_TABS.get(name, ""))
     elif name == "submit":
         open_submit(app)
+    elif name == "resubmit":
+        open_resubmit(app, _one(rest, ":resubmit 41"))
     elif name in ("cancel", "hold", "release", "requeue"):
         if not rest:
             raise Refused("usage", f":{name} needs jobs, such as :{name} 41")
@@ -190,6 +193,24 @@ def open_submit(app: FlagplotApp) -> None:
     app.push_screen(SubmitScreen())
 
 
+def open_resubmit(app: FlagplotApp, job: str) -> None:
+    """Open the submit form with a job as it was submitted; what the form held is asked about first."""
+    from flagplot.tui import starting
+
+    if refusal := app.why_not("submit"):
+        app.failure("Cannot submit", [refusal])
+        return
+
+    def fill(draft: dict[str, str]) -> None:
+        def replace() -> None:
+            app.draft = draft
+            open_submit(app)
+
+        starting.ask_to_replace(app, replace)
+
+    starting.resubmit(app, job, fill)
+
+
 def open_edit(app: FlagplotApp, targets: list[str]) -> None:
     """Open the edit form for jobs; those that are not ours are refused with the reason."""
     from flagplot.tui.screens.edit import EditScreen
@@ -260,7 +281,7 @@ def palette(app: FlagplotApp) -> Iterable[SystemCommand]:
         )
     if app.can("submit"):
         yield SystemCommand("Submit a job", ":submit", partial(open_submit, app))
-    for name in ("job", "cancel", "drain", "resume"):
+    for name in ("job", "resubmit", "cancel", "drain", "resume"):
         if name == "job" or not app.read_only:
             yield SystemCommand(f"{name.capitalize()} …", f":{name}", partial(app.action_command, f"{name} "))
     for theme in sorted(app.available_themes):

@@ -6,6 +6,7 @@ from textual.binding import Binding, BindingType
 
 JOB_ACTIONS: list[BindingType] = [
     Binding("n", "submit", "Submit", tooltip="Submit a new job"),
+    Binding("E", "resubmit", "Resubmit", show=False, tooltip="Submit the job anew, with changes"),
     Binding("e", "edit", "Edit", tooltip="Edit the job: time limit, name, partition, …"),
     Binding("ctrl+d,ctrl+k", "cancel", "Cancel job", tooltip="Cancel job, after asking"),
     Binding("h", "hold", "Hold", tooltip="Hold: a pending job does not start"),
@@ -14,5 +15,5 @@ JOB_ACTIONS: list[BindingType] = [
 ]
 """Cancelling and requeuing are on keys that no finger hits by mistake, and ask first."""
 
-CHANGES = frozenset({"submit", "edit", "hold", "release", "cancel", "requeue"})
+CHANGES = frozenset({"submit", "resubmit", "edit", "hold", "release", "cancel", "requeue"})
 """The actions above, all unbound in read-only mode."""

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from flagplot.script.options import BY_LONG, Given, When
+from flagplot.script.options import Draft as Parsed
+from flagplot.script.write import written
+from flagplot.view.bars import Piece
 from flagplot_wire.errors import Refused
+from flagplot_wire.text import clean
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +44,103 @@ FIELDS: tuple[Field, ...] = (
     Field("licenses", "Licenses", "--licenses", "matlab:2"),
     Field("output", "Output file", "--output", "slurm-%j.out"),
     Field("workdir", "Work directory", "--chdir", ""),
+    Field("more", "Other options", "", "--constraint=nvlink --nice"),
 )
-"""In the order of the form."""
+"""In the order of the form. The last one takes any options that have no field."""
 
 
 def options_of(draft: Mapping[str, str]) -> list[str]:
-    """The options for the fields that are filled in."""
+    """The options for the fields that are filled in; raises `Refused` where other options cannot be read."""
     found = []
     for field in FIELDS:
         value = draft.get(field.name, "").strip()
-        if value:
+        if value and field.option:
             found.append(f"{field.option}={'shard:' if field.name == 'shards' else ''}{value}")
+    return found + words_of(draft, "more", "Other options")
+
+
+def words_of(draft: Mapping[str, str], name: str, label: str) -> list[str]:
+    """The words of a field as a shell reads them; raises `Refused` where a quote is not closed."""
+    try:
+        return shlex.split(draft.get(name, ""))
+    except ValueError as wrong:
+        raise Refused("usage", f"{label}: {str(wrong).lower()}") from wrong
+
+
+def draft_of(options: Mapping[str, str]) -> dict[str, str]:
+    """The fields for options by their long names, as `flagplot.script.write` writes them; the rest are other options."""
+    names = {field.option.removeprefix("--"): field.name for field in FIELDS if field.option}
+    draft: dict[str, str] = {}
+    others = []
+    for option, value in options.items():
+        if option in names and value and (option != "gres" or value.startswith("shard:")):
+            draft[names[option]] = value.removeprefix("shard:") if option == "gres" else value
+        else:
+            others.append(written(option, value))
+    return draft | ({"more": shlex.join(others)} if others else {})
+
+
+PLAIN = {"nodes": "1", "cpus-per-task": "1", "time": "UNLIMITED", "nice": "0", "gres": "none", "open-mode": "truncate"}
+"""What says the same as no option at all."""
+
+
+def changed_options(script: Mapping[str, str], job: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """What must be said beside a script's own directives to have a job again, and directives that no option undoes."""
+    needed = {name: value for name, value in job.items() if script.get(name) != value}
+    left = [name for name in script if name not in job]
+    needed |= {name: PLAIN[name] for name in left if name in PLAIN}
+    return needed, [written(name, script[name]) for name in left if name not in PLAIN]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """An option of the form against the script: where the directive stands ("": there is none), what it says, what the
+    form says instead."""
+
+    where: str
+    script: str
+    form: str
+
+
+def differences(script: Sequence[Given], form: Sequence[Given]) -> list[Difference]:
+    """Where the form does not say what the directives say, in the order of the form; of an option given twice the last
+    counts."""
+    before = {given.option.long: given for given in script}
+    found = []
+    for long, given in {given.option.long: given for given in form}.items():
+        old = before.get(long)
+        if old is None:
+            found.append(Difference("", "", given.written))
+        elif old.written != given.written and _meaning(old) != _meaning(given):
+            found.append(Difference(old.where, old.written, given.written))
     return found
+
+
+def difference_lines(found: Sequence[Difference], most: int) -> list[list[Piece]]:
+    """Differences as lines under a title; beyond `most` their number is told; no lines without differences."""
+    if not found:
+        return []
+    lines: list[list[Piece]] = [[("The form says other than the script:", "dim")]]
+    for one in found[: most if len(found) <= most else most - 1]:
+        if one.where:
+            where = one.where.rpartition(" line ")[2]
+            lines.append([(f"~ line {where}  ", "dim"), (clean(one.script), "bad"), (" → ", "dim")])
+            lines[-1].append((clean(one.form), "good"))
+        else:
+            lines.append([("+ ", "dim"), (clean(one.form), "good")])
+    if len(found) > most:
+        lines.append([(f"… and {len(found) - most + 1} more", "dim")])
+    return lines
+
+
+def _meaning(given: Given) -> object:
+    """What an option sets, so that `-t 120` and `--time=2:00:00` are the same; its text where that cannot be read."""
+    parsed: Parsed = {}
+    try:
+        BY_LONG[given.option.long].set(parsed, given.value, When(0))
+    except Refused:
+        return given.value
+    return parsed or given.value
 
 
 def source_of(draft: Mapping[str, str]) -> str:
@@ -66,4 +157,5 @@ def source_of(draft: Mapping[str, str]) -> str:
 
 def fields_named(message: str) -> list[str]:
     """The fields whose option an error names."""
-    return [field.name for field in FIELDS if re.search(rf"{field.option}(?![\w-])", message)]
+    named = [field.name for field in FIELDS if field.option and re.search(rf"{field.option}(?![\w-])", message)]
+    return named or (["more"] if message.startswith("Other options") else [])

@@ -101,6 +101,10 @@ class NodeFact:
     gpus: tuple[GpuFact, ...]
     jobs: tuple[Job, ...]
     sample: NodeSample | None
+    gpus_held: float
+    """GPUs held, shares as fractions."""
+    gpus_free: int
+    """Whole GPUs that a job could have now; 0 on a node that takes no jobs."""
 
     @property
     def name(self) -> str:
@@ -120,17 +124,7 @@ class NodeFact:
     @property
     def serves(self) -> bool:
         """True when new jobs may start on it."""
-        return self.known and self.node.responding and self.node.drain is None
-
-    @property
-    def gpus_held(self) -> float:
-        """GPUs held, shares as fractions."""
-        return sum(min(1.0, fact.used / fact.gpu.shards) for fact in self.gpus)
-
-    @property
-    def gpus_free(self) -> int:
-        """Whole GPUs that a job could have now; 0 on a node that takes no jobs."""
-        return sum(fact.free == fact.gpu.shards for fact in self.gpus) if self.serves else 0
+        return serving(self.node)
 
     @property
     def reason(self) -> str:
@@ -149,6 +143,11 @@ class NodeFact:
         return "+".join(sorted({clean(fact.gpu.type) for fact in self.gpus})) or "-"
 
 
+def serving(node: Node) -> bool:
+    """True when new jobs may start on a node."""
+    return node.inventory is not None and node.responding and node.drain is None
+
+
 @lru_cache(maxsize=4_096)
 def count_cpus(cpu_ids: str) -> int | None:
     """How many CPUs a kernel list names; None when it is no list."""
@@ -165,32 +164,51 @@ class Fleet:
     facts: dict[str, NodeFact] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
     """Node names in natural order."""
+    shape: int = 0
+    """Grows when nodes come or go or their hardware changes: then a map must be laid out anew."""
     _ids: dict[str, int] = field(default_factory=dict)
     _names: list[str] = field(default_factory=list)
     _version: tuple[int, int] = (-1, -1)
     _planned: frozenset[str] = frozenset()
+    _seen: int = -1
+    _plans: int = -1
 
     def update(self, mirror: Mirror) -> bool:
         """Take the mirror's state; False when nothing moved since the last time."""
         seen = (id(mirror), mirror.version)
         if seen == self._version:
             return False
-        self._version = seen
-        planned = frozenset(name for one in mirror.forecasts.values() if one.start for name in one.nodes)
-        before, self.facts = self.facts, {}
-        for name, node in mirror.nodes.items():
-            jobs = tuple(mirror.jobs[number] for number in sorted(mirror.held.get(name, ())) if number in mirror.jobs)
-            sample = mirror.samples.get(name)
-            old = before.get(name)
-            same_plan = (name in planned) == (name in self._planned)
-            if old is not None and old.node is node and old.sample is sample and same_plan and _same(old.jobs, jobs):
-                self.facts[name] = old
-            else:
-                self.facts[name] = fact_of(node, jobs, sample, name in planned)
-        self._planned = planned
-        if before.keys() != self.facts.keys():
+        touched = mirror.touched_nodes.since(self._seen) if seen[0] == self._version[0] else None
+        self._version, self._seen = seen, mirror.touched_nodes.end
+        planned = self._planned
+        if touched is None or mirror.plans != self._plans:
+            self._plans = mirror.plans
+            planned = frozenset(name for one in mirror.forecasts.values() if one.start for name in one.nodes)
+        before, after = self.facts, dict(self.facts) if touched is None else self.facts
+        names = dict.fromkeys([*mirror.nodes, *before] if touched is None else touched | (planned ^ self._planned))
+        joined = reshaped = False
+        for name in names:
+            old, node = before.get(name), mirror.nodes.get(name)
+            if node is None:
+                joined |= after.pop(name, None) is not None
+                continue
+            after[name] = fact = self._fact(mirror, node, old, name in planned)
+            joined |= old is None
+            reshaped |= old is None or old.node.inventory is not fact.node.inventory
+        self.facts, self._planned = after, planned
+        if joined:
             self.order = sorted(self.facts, key=natural_key)
+        self.shape += joined or reshaped
         return True
+
+    def _fact(self, mirror: Mirror, node: Node, old: NodeFact | None, planned: bool) -> NodeFact:
+        name = node.name
+        jobs = tuple(mirror.jobs[number] for number in sorted(mirror.held.get(name, ())) if number in mirror.jobs)
+        sample = mirror.samples.get(name)
+        same_plan = planned == (name in self._planned)
+        if old is not None and old.node is node and old.sample is sample and same_plan and _same(old.jobs, jobs):
+            return old
+        return fact_of(node, jobs, sample, planned)
 
     def key(self, name: str) -> int:
         """A number that stands for a node's name as long as this object lives."""
@@ -257,10 +275,12 @@ def fact_of(node: Node, jobs: tuple[Job, ...], sample: NodeSample | None, planne
         gpus,
         jobs,
         sample,
+        sum(min(1.0, fact.used / fact.gpu.shards) for fact in gpus),
+        sum(fact.free == fact.gpu.shards for fact in gpus) if serving(node) else 0,
     )
 
 
-GROUPINGS = ("switch", "partition", "type", "none")
+GROUPINGS = ("switch", "partition", "rack", "type", "none")
 
 
 def group(mirror: Mirror, fleet: Fleet, names: list[str], by: str) -> list[tuple[str, list[str]]]:
@@ -274,13 +294,26 @@ def group(mirror: Mirror, fleet: Fleet, names: list[str], by: str) -> list[tuple
 
 
 def _group_of(mirror: Mirror, fact: NodeFact, by: str) -> str:
-    if by == "switch":
-        return clean(fact.node.inventory.switch) if fact.node.inventory and fact.node.inventory.switch else "no switch"
+    if by in ("switch", "rack"):
+        return clean(place_of(mirror, fact, by)) or f"no {by}"
     if by == "type":
         return {"-": "no GPU", "?": "no inventory"}.get(fact.gpu_type, fact.gpu_type)
     owners = [partition for partition in mirror.partitions.values() if partition.has(fact.node.name)]
     small = sorted(owners, key=lambda partition: (partition.all_nodes, len(partition.nodes)))
     return clean(small[0].name) if small else "no partition"
+
+
+def place_of(mirror: Mirror, fact: NodeFact, kind: str) -> str:
+    """The `switch` or `rack` of a node: as the site configured it, else the switch that its agent told."""
+    configured = mirror.places.get(kind, {}).get(fact.node.name, "")
+    told = fact.node.inventory.switch if kind == "switch" and fact.node.inventory else ""
+    return configured or told
+
+
+def groupings_of(mirror: Mirror, fleet: Fleet) -> list[str]:
+    """The groupings that tell something of this cluster: without switches or racks there is nothing to group by."""
+    told = {by: any(place_of(mirror, fact, by) for fact in fleet.facts.values()) for by in ("switch", "rack")}
+    return [by for by in GROUPINGS if told.get(by, True)]
 
 
 def partitions_of(mirror: Mirror, name: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The filter of nodes and GPUs: words, `!` to negate, `state: user: part: switch: type:` fields, numbers. Pure."""
+"""The filter of nodes and GPUs: words, `!` to negate, `state: user: part: switch: rack: type:` fields, numbers. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 
 from flagplot.client.mirror import Mirror
-from flagplot.view.fleet import NodeFact, partitions_of
+from flagplot.view.fleet import NodeFact, partitions_of, place_of
 from flagplot_wire.errors import Refused
 from flagplot_wire.hostlist import expand_hosts
 
@@ -23,6 +23,7 @@ _FIELDS = {
     "partition": "part",
     "p": "part",
     "switch": "switch",
+    "rack": "rack",
     "type": "type",
     "gpu": "type",
     "node": "node",
@@ -89,8 +90,8 @@ def _field(mirror: Mirror, field: str, low: str) -> Test:
             return lambda fact: any(job.user.lower().startswith(wanted) for job in fact.jobs)
         case "part":
             return lambda fact: any(name.lower().startswith(low) for name in partitions_of(mirror, fact.node.name))
-        case "switch":
-            return lambda fact: fact.node.inventory is not None and fact.node.inventory.switch.lower().startswith(low)
+        case "switch" | "rack":
+            return lambda fact: place_of(mirror, fact, field).lower().startswith(low)
         case "type":
             return lambda fact: any(gpu.gpu.type.lower().startswith(low) for gpu in fact.gpus)
         case "feature":

@@ -9,39 +9,60 @@ from flagplot.view.bars import (
     Piece,
     bar,
     cpus_words,
+    gib,
     gpu_blocks,
     gpus_words,
+    level,
     memory_words,
 )
 from flagplot.view.fleet import LOOKS, Fleet, NodeFact
 from flagplot_wire.text import counted, fit, width
 
 ZOOMS = ("dot", "small", "large")
+FILLS = ("GPUs", "CPUs", "memory")
+"""What the cells show the fill of."""
+BAR = 6
+"""Cells of a bar of CPUs or memory."""
 MOST_SLOTS = 16
 """GPUs drawn one by one in a cell; a node with more shows numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellSize:
-    """The cells of one zoom: `columns` wide with the gap, `rows` high with the gap."""
+    """The cells of one zoom: `columns` wide with the gap, `rows` high with the gap; `fill` is one of `FILLS`."""
 
     zoom: str
     columns: int
     rows: int
     name: int
     slots: int
+    fill: str = "GPUs"
 
 
-def cell_size(zoom: str, fleet: Fleet, names: list[str]) -> CellSize:
-    """The size of a cell that holds the longest of these names and the most GPUs."""
-    name = max((min(24, width(fleet.facts[one].name)) for one in names), default=6)
-    slots = max((len(fleet.facts[one].gpus) for one in names), default=0)
+def widest(fleet: Fleet, names: list[str]) -> tuple[int, int]:
+    """(cells of the longest of these names, most GPUs of one node)."""
+    facts = [fleet.facts[one] for one in names]
+    return max((width(fact.name) for fact in facts), default=6), max((len(fact.gpus) for fact in facts), default=0)
+
+
+def cell_size(zoom: str, most: tuple[int, int], fill: str = "GPUs") -> CellSize:
+    """The size of a cell that holds the longest name and the fill of the node with the most GPUs (see `widest`)."""
+    name, slots = min(24, most[0]), most[1]
     slots = min(MOST_SLOTS, max(slots, 5 if slots > MOST_SLOTS else 1))
     if zoom == "large":
-        return CellSize(zoom, max(name + 14, slots + 14, 25), 5, name, slots)
+        return CellSize(zoom, max(name + 14, slots + 14, 25), 5, name, slots, fill)
     if zoom == "small":
-        return CellSize(zoom, 2 + name + 1 + slots + 2, 1, name, slots)
-    return CellSize(zoom, 2, 1, name, slots)
+        slots = slots if fill == "GPUs" else BAR
+        return CellSize(zoom, 2 + name + 1 + slots + 2, 1, name, slots, fill)
+    return CellSize(zoom, 2, 1, name, slots, fill)
+
+
+def filled(fact: NodeFact, fill: str) -> float | None:
+    """The part of a node's GPUs, CPUs or memory that is held, from 0 to 1; None where it has none or that is unknown."""
+    if fill == "GPUs":
+        return fact.gpus_held / len(fact.gpus) if fact.gpus else None
+    used, total = (fact.cpus_used, fact.cpus) if fill == "CPUs" else (fact.memory_used_mib, fact.memory_mib)
+    return used / total if total else None
 
 
 @dataclass(slots=True)
@@ -96,7 +117,7 @@ class Layout:
 
 def lay_out(groups: list[tuple[str, list[str]]], size: CellSize, columns: int) -> Layout:
     """Put groups of nodes into lines of `columns` cells; one line of heading above each titled group."""
-    layout = Layout(size, max(1, (columns - 2) // size.columns))
+    layout = Layout(size, cells_across(size, columns))
     line = 0
     for title, names in groups:
         if title:
@@ -112,14 +133,25 @@ def lay_out(groups: list[tuple[str, list[str]]], size: CellSize, columns: int) -
     return layout
 
 
-def choose_zoom(groups: list[tuple[str, list[str]]], fleet: Fleet, columns: int, lines: int) -> Layout:
+def height_of(groups: list[tuple[str, list[str]]], size: CellSize, columns: int) -> int:
+    """The lines that `lay_out` would take."""
+    across = cells_across(size, columns)
+    return sum(bool(title) + -(-len(names) // across) * size.rows for title, names in groups)
+
+
+def cells_across(size: CellSize, columns: int) -> int:
+    """How many cells lie side by side."""
+    return max(1, (columns - 2) // size.columns)
+
+
+def choose_zoom(
+    groups: list[tuple[str, list[str]]], fleet: Fleet, columns: int, lines: int, fill: str = "GPUs"
+) -> Layout:
     """The largest cells with which everything fits, else dots."""
-    names = [name for _, some in groups for name in some]
-    for zoom in reversed(ZOOMS):
-        layout = lay_out(groups, cell_size(zoom, fleet, names), columns)
-        if layout.height <= lines or zoom == "dot":
-            break
-    return layout
+    most = widest(fleet, [name for _, some in groups for name in some])
+    sizes = [cell_size(zoom, most, fill) for zoom in reversed(ZOOMS)]
+    fitting = (size for size in sizes if height_of(groups, size, columns) <= lines)
+    return lay_out(groups, next(fitting, sizes[-1]), columns)
 
 
 def cell(fact: NodeFact, size: CellSize, line: int) -> list[Piece]:
@@ -127,9 +159,11 @@ def cell(fact: NodeFact, size: CellSize, line: int) -> list[Piece]:
     look = fact.appearance
     room = size.columns - 2
     if size.zoom == "dot":
-        return [(look.glyph, look.role)]
+        part = filled(fact, size.fill)
+        return [(look.glyph, look.role), (level(part) if part else " ", look.role)]
     if size.zoom == "small":
-        return [(f"{look.glyph} {fit(fact.name, size.name)}", look.role), (" ", "plain"), *gpu_blocks(fact, size.slots)]
+        shown = gpu_blocks(fact, size.slots) if size.fill == "GPUs" else _bar(fact, size)
+        return [(f"{look.glyph} {fit(fact.name, size.name)}", look.role), (" ", "plain"), *shown]
     if line == 0:
         word = look.word
         return [(f"{look.glyph} {fit(fact.name, size.name)}", look.role), (word.rjust(room - size.name - 2), look.role)]
@@ -156,22 +190,33 @@ def _meter(label: str, used: int, total: int | None, words: str, room: int) -> l
     return [(f"{label} ", "dim"), *meter, (f" {words}", "number")]
 
 
-def heading(fleet: Fleet, title: str, names: list[str]) -> list[Piece]:
-    """A group's line: its title, nodes, GPUs, what is free."""
+def _bar(fact: NodeFact, size: CellSize) -> list[Piece]:
+    return bar(filled(fact, size.fill), size.slots, "meter")
+
+
+def heading(fleet: Fleet, title: str, names: list[str], fill: str = "GPUs") -> list[Piece]:
+    """A group's line: its title, nodes, and of what the cells show how much is free for new jobs."""
     facts = [fleet.facts[name] for name in names if name in fleet.facts]
-    gpus = sum(len(fact.gpus) for fact in facts)
-    free = sum(fact.gpus_free for fact in facts)
     unknown = sum(not fact.known for fact in facts)
     words = counted(len(facts), "node")
-    if gpus:
-        words += f" · {free} of {counted(gpus, 'GPU')} free"
+    serving = [fact for fact in facts if fact.serves]
+    if fill == "GPUs":
+        total, free = sum(len(fact.gpus) for fact in facts), sum(fact.gpus_free for fact in serving)
+        words += f" · {free} of {counted(total, 'GPU')} free" if total else ""
+    elif fill == "CPUs":
+        total, free = sum(fact.cpus or 0 for fact in facts), sum((fact.cpus or 0) - fact.cpus_used for fact in serving)
+        words += f" · {free} of {total} CPUs free" if total else ""
+    else:
+        total = sum(fact.memory_mib or 0 for fact in facts)
+        free = sum((fact.memory_mib or 0) - fact.memory_used_mib for fact in serving)
+        words += f" · {gib(free)} of {gib(total)} GiB free" if total else ""
     if unknown:
         words += f" · {unknown} unknown"
     return [(f"{title}  ", "bold"), (words, "dim")]
 
 
-def legend(counts: dict[str, int], room: int) -> list[Piece]:
-    """Glyph, word and number of each state there is, then the blocks of the GPUs where there is room."""
+def legend(counts: dict[str, int], room: int, size: CellSize | None = None) -> list[Piece]:
+    """Glyph, word and number of each state there is, then what the cells' blocks mean where there is room."""
     present = [(LOOKS[look], count) for look, count in counts.items() if count]
     texts = [f"{look.glyph} {look.word} {count}" for look, count in present]
     if sum(len(text) + 2 for text in texts) - 2 > room:
@@ -182,6 +227,8 @@ def legend(counts: dict[str, int], room: int) -> list[Piece]:
         pieces += [(text, look.role), ("  ", "plain")]
     blocks: list[Piece] = [("█", "plain"), (" held ", "dim"), ("▄", "plain"), (" shared ", "dim"), ("░", "faint")]
     blocks += [(" free ", "dim"), ("!", "bad"), (" fault", "dim")]
+    if size is not None and (size.zoom == "dot" or (size.zoom == "small" and size.fill != "GPUs")):
+        blocks = [("▂▅█" if size.zoom == "dot" else "━━", "plain"), (f" {size.fill} held", "dim")]
     wide = sum(len(text) for text, _ in blocks)
     if used + wide + 2 <= room:
         pieces += [(" " * (room - used - wide), "plain"), *blocks]

@@ -57,10 +57,11 @@ SORTS: dict[str, Callable[[NodeFact], tuple[object, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec(Choice):
-    """What the person chose: filter text, order, grouping."""
+    """What the person chose: filter text, order, grouping, and what the map's cells show the fill of."""
 
     sort: str = "node"
     group: str = "switch"
+    fill: str = "GPUs"
 
     def order_of(self, key: str) -> str:
         """The order that a column's title stands for; that of the nodes for those that have none."""

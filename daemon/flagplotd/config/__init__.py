@@ -14,7 +14,7 @@ from flagplot_wire.node import Partition
 from flagplot_wire.policy import Record
 from flagplotd.config.notices import NoticeSettings, read_notices
 from flagplotd.config.records import read_partitions, read_records
-from flagplotd.config.switches import read_licenses, read_switches
+from flagplotd.config.switches import read_licenses, read_racks, read_switches
 from flagplotd.config.tables import Tables
 from flagplotd.core.keys import KEYS
 from flagplotd.core.state import Settings
@@ -25,6 +25,7 @@ class Config(Struct, frozen=True):
     """The controller's configuration. `heartbeat_s` is what agents are told; port 0 takes a free one.
 
     `names_partitions` is False where the file has none, so that `partitions` is only what a new cluster begins with.
+    `templates` is the folder of the site's job scripts to start from (None: there is none).
     """
 
     settings: Settings = Settings()
@@ -40,6 +41,7 @@ class Config(Struct, frozen=True):
     records: tuple[Record, ...] = ()
     names_partitions: bool = False
     notices: NoticeSettings = NoticeSettings()
+    templates: Path | None = None
 
 
 _SETTINGS = (
@@ -52,7 +54,7 @@ _SETTINGS = (
     "keep_ended_s",
     "keep_ended",
 )
-_CONTROLLER = ("host", "port", "heartbeat_s", "sample_s", *_SETTINGS)
+_CONTROLLER = ("host", "port", "heartbeat_s", "sample_s", "templates", *_SETTINGS)
 _LIMITS = (
     "enforce",
     "refuse_impossible",
@@ -87,6 +89,7 @@ _TOP = (
     "switch",
     "block",
     "notices",
+    "rack",
 )
 
 
@@ -123,6 +126,7 @@ def _config(tables: Tables, data: dict[str, Any]) -> Config:
     settings = Settings(
         cluster=tables.text("cluster", cluster, "name", "flagplot"),
         switches=read_switches(tables, data, nodes),
+        racks=read_racks(tables, data),
         licenses=read_licenses(tables, data),
         **numbers,
         **_settings(tables, data, "limits", _LIMITS),
@@ -142,6 +146,7 @@ def _config(tables: Tables, data: dict[str, Any]) -> Config:
         records=read_records(tables, data),
         names_partitions=bool(partitions),
         notices=read_notices(tables, data),
+        templates=_folder(tables, controller, "templates"),
     )
 
 
@@ -180,6 +185,12 @@ def _nodes(tables: Tables, data: dict[str, Any]) -> tuple[str, ...]:
         tables.known("node", entry, ("names",))
         names += tables.parsed("node", entry, "names", expand_hosts, [])
     return tuple(dict.fromkeys(names))
+
+
+def _folder(tables: Tables, table: dict[str, Any], key: str) -> Path | None:
+    """A folder, relative to that of the file; it may be made later."""
+    text = tables.text("controller", table, key, "")
+    return tables.path.parent / Path(text).expanduser() if text else None
 
 
 def _port(tables: Tables, table: dict[str, Any]) -> int:

@@ -1,4 +1,4 @@
-"""Licenses, and the switches of the network, of the file."""
+"""Licenses, the switches of the network and the racks of the file."""
 
 from __future__ import annotations
 
@@ -27,6 +27,22 @@ def read_switches(tables: Tables, data: dict[str, Any], nodes: tuple[str, ...]) 
     found += [_switch(tables, "block", entry, ("name", "nodes")) for entry in tables.entries(data, "block")]
     tables.read("switch", topology, found, nodes)
     return tuple(found)
+
+
+def read_racks(tables: Tables, data: dict[str, Any]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Every `[[rack]]`; a node stands in one at most."""
+    found: dict[str, tuple[str, ...]] = {}
+    standing: dict[str, str] = {}
+    for entry in tables.entries(data, "rack"):
+        rack = _switch(tables, "rack", entry, ("name", "nodes"))
+        if rack.name in found:
+            raise tables.bad("rack.name", f"two racks are called {rack.name!r}")
+        for node in rack.nodes:
+            if node in standing:
+                raise tables.bad("rack.nodes", f"node {node} is in two: {standing[node]} and {rack.name}")
+            standing[node] = rack.name
+        found[rack.name] = rack.nodes
+    return tuple(found.items())
 
 
 def _switch(tables: Tables, where: str, entry: dict[str, Any], keys: tuple[str, ...]) -> Switch:

@@ -44,6 +44,8 @@ class Settings(Struct, frozen=True):
     usage_half_life_s: int = 7 * 86_400
     usage_every_s: int = 300
     switches: tuple[Switch, ...] = ()
+    racks: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """The racks that nodes stand in: people are shown them, nothing is decided by them."""
     licenses: tuple[tuple[str, int], ...] = ()
     preempt_mode: PreemptMode = "off"
     preempt_by: Literal["qos", "partition"] = "qos"

@@ -12,11 +12,13 @@ from msgspec import Struct
 
 from flagplot_wire.codec import BadFrame, encode
 from flagplot_wire.events import Event
+from flagplot_wire.hostlist import compress_hosts
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Forecast
+from flagplot_wire.node import NodeGroup
 from flagplot_wire.replies import EventsPushed, ForecastsPushed, SamplesPushed, SnapshotPart
 from flagplot_wire.telemetry import NodeSample
-from flagplotd.core.state import State
+from flagplotd.core.state import Settings, State
 from flagplotd.service.sizes import pieces
 
 log = logging.getLogger("flagplotd.subscribers")
@@ -131,9 +133,10 @@ def snapshot(state: State, samples: Iterable[NodeSample]) -> Iterator[SnapshotPa
     others = [job for number, job in state.jobs.items() if number not in state.active]
     nodes, partitions = tuple(state.nodes.values()), tuple(state.partitions.values())
     kept, seq, epoch = tuple(samples), state.seq, state.epoch
+    groups, reservations = groups_of(state.settings), tuple(state.reservations.values())
 
     def parts() -> Iterator[SnapshotPart]:
-        yield SnapshotPart(seq, epoch, first=True, partitions=partitions)
+        yield SnapshotPart(seq, epoch, first=True, partitions=partitions, groups=groups, reservations=reservations)
         for some_jobs in pieces(first, JOBS_PER_PART):
             yield SnapshotPart(seq, epoch, jobs=some_jobs)
         for some_nodes in pieces(nodes, JOBS_PER_PART):
@@ -152,9 +155,10 @@ def snapshot(state: State, samples: Iterable[NodeSample]) -> Iterator[SnapshotPa
 def catch_up(state: State, events: list[Event], after: int, samples: Iterable[NodeSample]) -> Iterator[Struct]:
     """For a client that comes back: the missed events, then what is not journalled."""
     forecasts, kept, epoch = tuple(state.forecasts.values()), tuple(samples), state.epoch
+    groups = groups_of(state.settings)
 
     def parts() -> Iterator[Struct]:
-        yield SnapshotPart(after, epoch, last=True)
+        yield SnapshotPart(after, epoch, last=True, groups=groups)
         for part in pieces(events, EVENTS_PER_PUSH):
             yield EventsPushed(part)
         for some in pieces(forecasts, JOBS_PER_PART):
@@ -163,6 +167,13 @@ def catch_up(state: State, events: list[Event], after: int, samples: Iterable[No
             yield SamplesPushed(some_samples)
 
     return parts()
+
+
+def groups_of(settings: Settings) -> tuple[NodeGroup, ...]:
+    """What the configuration puts nodes together by: leaf switches, blocks, racks."""
+    leaves = [NodeGroup("block" if one.block else "switch", one.name, compress_hosts(one.nodes))
+              for one in settings.switches if one.nodes]  # fmt: skip
+    return (*leaves, *(NodeGroup("rack", name, compress_hosts(nodes)) for name, nodes in settings.racks))
 
 
 def difference(old: dict[JobNumber, Forecast], new: dict[JobNumber, Forecast]) -> Iterator[ForecastsPushed]:

@@ -109,8 +109,10 @@ async def test_zoom_group_and_table_keep_cursor_and_marks() -> None:
         assert nodes.map.layout_map.size.zoom == "small"
         await pilot.press("minus", "minus")
         assert nodes.map.layout_map.size.zoom == "dot"
-        await pilot.press("0")
-        assert nodes.map.layout_map.size.zoom == "large"
+        await pilot.press("c")
+        assert nodes.map.layout_map.size.fill == "CPUs" and "CPUs held" in screen_text(app)
+        await pilot.press("c", "c", "0")
+        assert nodes.map.layout_map.size.zoom == "large" and nodes.map.layout_map.size.fill == "GPUs"
         await pilot.press("b")
         assert "debug" in screen_text(app) and "by partition" in app.query_one(TopLine).second().plain
         await pilot.press("b", "b", "b", "right", "space")

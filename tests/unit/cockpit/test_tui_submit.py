@@ -6,17 +6,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from support import sample_cluster as sample
 from textual.pilot import Pilot
 from textual.widgets import Input, Static, TextArea
 
+from flagplot.client.own_templates import load_templates, save_template
+from flagplot.script.build import wrap_script
+from flagplot.tui import building
 from flagplot.tui.app import FlagplotApp
-from flagplot.tui.screens.confirm import Popup
+from flagplot.tui.screens.confirm import ConfirmDialog, Popup
 from flagplot.tui.screens.pick_file import PickFile
+from flagplot.tui.screens.start_from import StartFrom
 from flagplot.tui.screens.submit import SubmitScreen, estimate_words
 from flagplot.tui.widgets.path_input import complete_path
-from flagplot_wire import requests
+from flagplot_wire import replies, requests
 from flagplot_wire.errors import Refused
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Forecast, GpuCount, Reason, Why
@@ -170,3 +175,82 @@ async def test_the_file_picker_and_the_confined_session(tmp_path: Path, monkeypa
         assert form.query_one("#draft-file", Input).disabled
         await pilot.press("f3")
         await until(pilot, lambda: isinstance(app.screen, Popup))
+
+
+async def test_start_from_a_template_of_the_site(monkeypatch: pytest.MonkeyPatch) -> None:
+    app, channel = make()
+    async with app.run_test(size=(120, 40)) as pilot:
+        form = await open_form(app, pilot)
+        await pilot.press("f4")
+        await until(pilot, lambda: isinstance(app.screen, StartFrom) and len(app.screen._offers) > 3)
+        await pilot.press(*"8gpu")
+        await until(pilot, lambda: len(app.screen._offers) == 1)  # type: ignore[attr-defined]
+        assert "torchrun --nproc" in str(app.screen.query_one("#start-script", Static).render())
+        await pilot.press("enter")
+        await until(pilot, lambda: app.screen is form and "torchrun" in form.query_one(TextArea).text)
+        form.query_one("#draft-gpus", Input).value = "4"
+        form.query_one("#draft-time", Input).value = "1-0"
+        await until(pilot, lambda: "line 3  --gpus-per-node=8 → --gpus-per-node=4" in words(form, "diff"))
+        assert "time" not in words(form, "diff")
+        form.query_one("#draft-name", Input).value = "mine"
+        await pilot.press("f6")
+        await until(pilot, lambda: [one.name for one in load_templates().templates] == ["mine"])
+        assert "#SBATCH --gpus-per-node=4\n" in load_templates().templates[0].script
+        await pilot.press("f6")
+        await until(pilot, lambda: isinstance(app.screen, ConfirmDialog))
+        await pilot.press("escape", "f2")
+        await until(pilot, lambda: any(isinstance(one, requests.Submit) for one in channel.asked))
+        assert next(one for one in channel.asked if isinstance(one, requests.Submit)).spec.name == "mine"
+
+
+async def test_without_an_answer_own_templates_and_jobs_are_offered() -> None:
+    save_template("mine", "#!/bin/sh\n# My own\ntrue\n")
+    app, channel = make()
+    channel.answers[requests.GetTemplates] = Refused("protocol", "unknown kind 'templates'")
+    async with app.run_test(size=(80, 24)) as pilot:
+        form = await open_form(app, pilot)
+        form.query_one("#draft-name", Input).value = "typed"
+        await pilot.press("f4")
+        await until(pilot, lambda: isinstance(app.screen, StartFrom))
+        await until(pilot, lambda: "unknown kind" in str(app.screen.query_one("#start-note", Static).render()))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, ConfirmDialog))
+        await pilot.press("y")
+        await until(pilot, lambda: app.screen is form and "My own" in form.query_one(TextArea).text)
+        assert form.query_one("#draft-name", Input).value == ""
+
+
+async def test_resubmit_with_changes() -> None:
+    app, channel = make()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: app.active_view is not None)
+        await pilot.press(*"/user:dave", "enter", "E")
+        await until(pilot, lambda: isinstance(app.screen, SubmitScreen) and app.screen.is_mounted)
+        form = app.screen
+        assert isinstance(form, SubmitScreen)
+        asked = next(one for one in channel.asked if isinstance(one, requests.GetScript))
+        job = app.mirror.jobs[JobNumber(int(asked.job))]
+        assert job.user == "dave" and "srun python train.py" in form.query_one(TextArea).text
+        assert form.query_one("#draft-name", Input).value == job.spec.name
+        assert form.query_one("#draft-workdir", Input).value == "/home/dave"
+        form.query_one("#draft-more", Input).value = "--constraint=nvlink"
+        await until(pilot, lambda: "Would start" in words(form, "problem"))
+        form.query_one("#draft-more", Input).value = "'"
+        await until(pilot, lambda: words(form, "problem").startswith("✗ Other options: no closing quotation"))
+        assert form.query_one("#draft-more").has_class("-bad")
+        form.query_one("#draft-more", Input).value = "--constraint=nvlink"
+        form.query_one("#draft-args", Input).value = "--lr 0.1"
+        await pilot.press("f2")
+        await until(pilot, lambda: any(isinstance(one, requests.Submit) for one in channel.asked))
+        sent = next(one for one in channel.asked if isinstance(one, requests.Submit))
+        assert sent.spec.request == msgspec.structs.replace(job.spec.request, constraint="nvlink")
+        assert sent.spec.work_dir == "/home/dave" and sent.payload.args == ("--lr", "0.1")
+        await pilot.press(*":resubmit 999", "enter")
+        await until(pilot, lambda: isinstance(app.screen, Popup))
+
+
+async def test_a_wrapped_command_is_resubmitted_as_a_command() -> None:
+    job = sample.sample_mirror().jobs[JobNumber(45)]
+    draft, left = building.resubmission(job, replies.Script(job.number, wrap_script("a\nb")), "/home/alice", sample.NOW)
+    assert (draft["command"], left) == ("a\nb", []) and "script" not in draft and "workdir" not in draft
+    assert building.build(draft, "alice", True, sample.NOW)[0].request == job.spec.request

@@ -12,11 +12,11 @@ from flagplot.client.mirror import Mirror
 from flagplot.view import fleet_map, node_list
 from flagplot.view.bars import bar, gib, gpu_blocks, level, shard_bar
 from flagplot.view.columns import spread
-from flagplot.view.fleet import LOOKS, Fleet, fact_of, group
+from flagplot.view.fleet import LOOKS, Fleet, fact_of, group, groupings_of
 from flagplot.view.fleet_filter import node_filter
 from flagplot_wire.events import Event, NodeChanged, NodeRemoved
 from flagplot_wire.ids import Epoch
-from flagplot_wire.node import Drain, Gpu, Inventory, Node
+from flagplot_wire.node import Drain, Gpu, Inventory, Node, NodeGroup
 from flagplot_wire.replies import EventsPushed, SamplesPushed, SnapshotPart
 from flagplot_wire.telemetry import NodeSample
 
@@ -100,7 +100,7 @@ def test_keys_stand_for_names_for_ever(fleet: Fleet) -> None:
 @pytest.mark.parametrize("zoom", fleet_map.ZOOMS)
 def test_every_node_has_one_place_and_its_cell_fits(mirror: Mirror, fleet: Fleet, zoom: str) -> None:
     groups = group(mirror, fleet, fleet.order, "switch")
-    size = fleet_map.cell_size(zoom, fleet, fleet.order)
+    size = fleet_map.cell_size(zoom, fleet_map.widest(fleet, fleet.order))
     layout = fleet_map.lay_out(groups, size, 78)
     assert [name for _, _, names in layout.rows for name in names] == fleet.order
     for line, _, names in layout.rows:
@@ -108,12 +108,42 @@ def test_every_node_has_one_place_and_its_cell_fits(mirror: Mirror, fleet: Fleet
             assert layout.at(1 + column * size.columns, line) == name
             for row in range(size.rows):
                 wide = len(plain(fleet_map.cell(fleet.facts[name], size, row)))
-                assert wide <= max(1, size.columns - 2)
+                assert wide <= (2 if zoom == "dot" else size.columns - 2)
+
+
+def test_groups_are_those_of_the_site_and_only_ways_that_tell_something(mirror: Mirror, fleet: Fleet) -> None:
+    assert [title for title, _ in group(mirror, fleet, fleet.order, "rack")] == ["r1", "r2", "no rack"]
+    assert groupings_of(mirror, fleet) == ["switch", "partition", "rack", "type", "none"]
+    assert [name for name in fleet.order if node_filter(mirror, "rack:r1")(fleet.facts[name])] == [
+        "gpu01", "gpu02", "gpu03", "gpu04",
+    ]  # fmt: skip
+    groups = (NodeGroup("switch", "leaf9", "gpu[01-12]"),)
+    mirror.take(SnapshotPart(mirror.seq, Epoch(1), last=True, groups=groups))
+    assert groupings_of(mirror, fleet) == ["switch", "partition", "type", "none"]
+    assert [title for title, _ in group(mirror, fleet, fleet.order, "switch")] == ["leaf9"]
+
+
+def test_the_fill_is_of_what_was_chosen(fleet: Fleet) -> None:
+    fact = fleet.facts["gpu03"]
+    parts = {fill: fleet_map.filled(fact, fill) for fill in fleet_map.FILLS}
+    assert parts == {"GPUs": 6 / 8, "CPUs": 16 / 64, "memory": 131_072 / 1_031_000}
+    assert fleet_map.filled(fleet.facts["gpu12"], "CPUs") is None
+    looks = {
+        fill: plain(fleet_map.cell(fact, fleet_map.cell_size("dot", fleet_map.widest(fleet, fleet.order), fill), 0))
+        for fill in parts
+    }
+    assert looks == {"GPUs": "◑▆", "CPUs": "◑▂", "memory": "◑▁"}
+    small = fleet_map.cell(fact, fleet_map.cell_size("small", fleet_map.widest(fleet, fleet.order), "CPUs"), 0)
+    assert plain(small) == "◑ gpu03 ━╸────"
+    titles = {fill: plain(fleet_map.heading(fleet, "s", ["gpu03", "gpu10", "gpu12"], fill)) for fill in parts}
+    assert titles["GPUs"] == "s  3 nodes · 2 of 16 GPUs free · 1 unknown"
+    assert titles["CPUs"] == "s  3 nodes · 48 of 128 CPUs free · 1 unknown"
+    assert titles["memory"] == "s  3 nodes · 878 of 2013 GiB free · 1 unknown"
 
 
 def test_moving_stays_on_the_map(mirror: Mirror, fleet: Fleet) -> None:
     groups = group(mirror, fleet, fleet.order, "switch")
-    layout = fleet_map.lay_out(groups, fleet_map.cell_size("small", fleet, fleet.order), 40)
+    layout = fleet_map.lay_out(groups, fleet_map.cell_size("small", fleet_map.widest(fleet, fleet.order)), 40)
     assert layout.move("gpu01", -1, 0) == "gpu01" and layout.move("gpu01", 0, -5) == "gpu01"
     assert layout.move("gpu01", 1, 0) == "gpu02" and layout.move("gpu01", 0, 1) == "gpu03"
     assert layout.move("gpu01", 0, 99) == "gpu12" and layout.move("gpu12", 1, 1) == "gpu12"

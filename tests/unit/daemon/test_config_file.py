@@ -120,3 +120,24 @@ def test_what_is_refused_of_weights_and_usage(tmp_path: Path, text: str, said: s
     with pytest.raises(Refused) as refused:
         written(tmp_path, text)
     assert said in refused.value.message
+
+
+def test_the_folder_of_templates_is_relative_to_the_file(tmp_path: Path) -> None:
+    assert written(tmp_path, "").templates is None
+    assert written(tmp_path, '[controller]\ntemplates = "jobs"').templates == tmp_path / "jobs"
+    assert written(tmp_path, '[controller]\ntemplates = "/srv/jobs"').templates == Path("/srv/jobs")
+
+
+def test_racks(tmp_path: Path) -> None:
+    config = written(
+        tmp_path, '[[rack]]\nname = "r1"\nnodes = "gpu[01-02]"\n[[rack]]\nname = "r2"\nnodes = ["gpu03"]\n'
+    )
+    assert config.settings.racks == (("r1", ("gpu01", "gpu02")), ("r2", ("gpu03",)))
+    for text, words in (
+        ('[[rack]]\nname = "r1"\nnodes = "a"\n[[rack]]\nname = "r2"\nnodes = "a,b"', "node a is in two: r1 and r2"),
+        ('[[rack]]\nname = "r1"\n[[rack]]\nname = "r1"', "two racks are called 'r1'"),
+        ('[[rack]]\nnodes = "a"', "every rack needs a name"),
+    ):
+        with pytest.raises(Refused) as caught:
+            written(tmp_path, text)
+        assert words in caught.value.message

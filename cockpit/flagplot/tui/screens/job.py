@@ -343,6 +343,11 @@ class JobView(MainView):
         """The submit form."""
         commands.open_submit(self.cockpit)
 
+    def action_resubmit(self) -> None:
+        """The submit form with this job."""
+        if self.job is not None:
+            commands.open_resubmit(self.cockpit, job_target(self.job))
+
     def action_edit(self) -> None:
         """The edit form."""
         if self.job is not None:

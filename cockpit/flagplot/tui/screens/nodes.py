@@ -18,8 +18,8 @@ from flagplot.tui.screens.confirm import ConfirmDialog
 from flagplot.tui.widgets.fleet_map import FleetMap
 from flagplot.tui.widgets.pieces import PieceLine, PieceTable
 from flagplot.view.columns import spread
-from flagplot.view.fleet import GROUPINGS, group
-from flagplot.view.fleet_map import ZOOMS, cell_size, choose_zoom, lay_out, legend, summary
+from flagplot.view.fleet import group, groupings_of
+from flagplot.view.fleet_map import FILLS, ZOOMS, cell_size, choose_zoom, lay_out, legend, summary, widest
 from flagplot.view.node_list import COLUMNS, SORTS, NodeSpec, cells, select
 from flagplot_wire.hostlist import compress_hosts
 from flagplot_wire.text import clean, counted
@@ -49,12 +49,13 @@ class NodesView(SortedView[NodeSpec]):
             "app.filter",
             "Filter",
             priority=True,
-            tooltip="Filter: words, state: user: part: type: switch:, free>3",
+            tooltip="Filter: words, state: user: part: type: switch: rack:, free>3",
         ),
         Binding("t", "toggle_table", "Table", tooltip="Map or table"),
         Binding("plus,equals_sign", "zoom(1)", "Zoom", tooltip="Larger cells"),
         Binding("minus", "zoom(-1)", "Smaller cells", show=False),
-        Binding("b", "group", "Group", tooltip="Group by switch, partition, GPU type, not at all"),
+        Binding("b", "group", "Group", tooltip="Group by switch, rack, partition, GPU type, not at all"),
+        Binding("c", "fill", "Fill", tooltip="Cells filled by GPUs, CPUs or memory"),
         Binding("0", "zoom_fit", "Cells that fit", show=False),
         Binding("o", "sort_next", "Sort"),
         Binding("r", "reverse", "Reverse", show=False),
@@ -69,6 +70,9 @@ class NodesView(SortedView[NodeSpec]):
         """The zoom that was chosen; empty: the largest that fits."""
         self._shown: object = None
         self._names: list[str] = []
+        self._laid_out: object = None
+        self._grouped: object = None
+        self._groups: list[tuple[str, list[str]]] = []
 
     def compose(self) -> ComposeResult:
         """The map, the table, the line of the node under the cursor, the legend."""
@@ -116,6 +120,7 @@ class NodesView(SortedView[NodeSpec]):
         if self.as_table or self.spec.filter:
             return shown
         order = "" if self.spec.sort == "node" else f" · {self.spec.sort} first"
+        order += "" if self.spec.fill == "GPUs" else f" · {self.spec.fill}"
         return shown + ("" if self.spec.group == "none" else f" · by {self.spec.group}") + order
 
     def show(self, mirror: Mirror, now: int) -> None:
@@ -137,11 +142,20 @@ class NodesView(SortedView[NodeSpec]):
     def _show_map(self, mirror: Mirror) -> None:
         fleet = self.cockpit.fleet
         size = self.query_one(ContentSwitcher).size
-        groups = group(mirror, fleet, self._names, self.spec.group)
+        sites = (tuple(mirror.partitions.values()), mirror.places)
+        wanted = (fleet.shape, self._names, self.spec, self.zoom, size, sites)
+        if wanted == self._laid_out:
+            self.map.facts_changed()
+            return
+        self._laid_out = wanted
+        grouped = (fleet.shape, self._names, self.spec.group, sites)
+        if grouped != self._grouped:
+            self._grouped, self._groups = grouped, group(mirror, fleet, self._names, self.spec.group)
+        groups = self._groups
         if self.zoom:
-            layout = lay_out(groups, cell_size(self.zoom, fleet, self._names), size.width)
+            layout = lay_out(groups, cell_size(self.zoom, widest(fleet, self._names), self.spec.fill), size.width)
         else:
-            layout = choose_zoom(groups, fleet, size.width, size.height)
+            layout = choose_zoom(groups, fleet, size.width, size.height, self.spec.fill)
         self.map.set_map(fleet, groups, layout)
 
     def _show_table(self, mirror: Mirror) -> None:
@@ -162,7 +176,8 @@ class NodesView(SortedView[NodeSpec]):
         room = self.size.width - 3
         self.query_one("#node-summary", PieceLine).show_pieces(summary(fact) if fact else ())
         shown = [name for name in self._names if name in fleet.facts]
-        self.query_one("#node-legend", PieceLine).show_pieces(legend(fleet.counts(shown), room))
+        size = None if self.as_table else self.map.layout_map.size
+        self.query_one("#node-legend", PieceLine).show_pieces(legend(fleet.counts(shown), room, size))
 
     def focus_target(self) -> Widget:
         """The map or the table."""
@@ -184,7 +199,7 @@ class NodesView(SortedView[NodeSpec]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Cells and groups are the map's."""
-        if action in ("zoom", "zoom_fit", "group") and self.as_table:
+        if action in ("zoom", "zoom_fit", "group", "fill") and self.as_table:
             return False
         return super().check_action(action, parameters)
 
@@ -231,9 +246,14 @@ class NodesView(SortedView[NodeSpec]):
         self.cockpit.show_now()
 
     def action_group(self) -> None:
-        """The next grouping."""
-        at = GROUPINGS.index(self.spec.group)
-        self.choose(replace(self.spec, group=GROUPINGS[(at + 1) % len(GROUPINGS)]))
+        """The next grouping that tells something of this cluster."""
+        ways = groupings_of(self.cockpit.mirror, self.cockpit.fleet)
+        at = ways.index(self.spec.group) if self.spec.group in ways else -1
+        self.choose(replace(self.spec, group=ways[(at + 1) % len(ways)]))
+
+    def action_fill(self) -> None:
+        """Show the fill of another thing."""
+        self.choose(replace(self.spec, fill=FILLS[(FILLS.index(self.spec.fill) + 1) % len(FILLS)]))
 
     def action_drain(self) -> None:
         """Ask for the reason, then drain."""

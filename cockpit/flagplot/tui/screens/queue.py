@@ -253,6 +253,11 @@ class QueueView(SortedView[QueueSpec]):
         """The submit form."""
         commands.open_submit(self.cockpit)
 
+    def action_resubmit(self) -> None:
+        """The submit form with the job under the cursor."""
+        if not self._moved_away() and (job := self._under_cursor()) is not None:
+            commands.open_resubmit(self.cockpit, job_target(job))
+
     def action_edit(self) -> None:
         """The edit form for the marked jobs."""
         if not self.moved_away():

@@ -7,6 +7,7 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, cast
 
+from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
@@ -17,9 +18,11 @@ from textual.timer import Timer
 from textual.widgets import Button, Input, Select, Static, TextArea
 
 from flagplot.language import tr
-from flagplot.tui import building
+from flagplot.tui import building, starting
 from flagplot.tui.widgets.path_input import PathSuggester
-from flagplot.view.draft import FIELDS, fields_named, source_of
+from flagplot.tui.widgets.pieces import text_of
+from flagplot.view.draft import FIELDS, difference_lines, fields_named, source_of
+from flagplot.view.starting import Offer
 from flagplot.view.words import moment
 from flagplot_wire.errors import Refused
 from flagplot_wire.hostlist import compress_hosts
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from flagplot.tui.app import FlagplotApp
 
 DEBOUNCE_S = 0.3
+DIFFERENCES = 6
+"""Lines of differences shown below the script."""
 
 
 class SubmitScreen(ModalScreen[None]):
@@ -55,19 +60,22 @@ class SubmitScreen(ModalScreen[None]):
     SubmitScreen .row > Input:focus { background: $primary 30%; }
     SubmitScreen .row > Input.-bad { color: $error; text-style: bold; }
     SubmitScreen TextArea { height: 1fr; min-height: 4; border: none; padding: 0 1; background: $boost; }
+    SubmitScreen #submit-diff { height: auto; max-height: 7; }
     SubmitScreen #submit-problem { height: auto; max-height: 3; }
     SubmitScreen #submit-problem.-bad { color: $error; }
     SubmitScreen #submit-problem.-wait { color: $warning; }
     SubmitScreen #submit-problem.-good { color: $success; }
     SubmitScreen #submit-line { height: auto; max-height: 2; color: $text-muted; }
     SubmitScreen .buttons { height: 1; align-horizontal: right; }
-    SubmitScreen .buttons Button { margin-left: 2; }
+    SubmitScreen .buttons Button { margin-left: 2; min-width: 0; width: auto; }
     """
     AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Close, keep the draft", priority=True),
         Binding("f2,ctrl+s,f5,ctrl+enter", "submit", "Submit", priority=True),
         Binding("f3", "pick", "Pick a script file", priority=True),
+        Binding("f4", "start_from", "Start from a template or a job", priority=True),
+        Binding("f6", "save_template", "Save as my template", priority=True),
         Binding("f8", "clear", "Empty the form"),
         Binding("down", "app.focus_next", "Next field", show=False),
         Binding("up", "app.focus_previous", "Previous field", show=False),
@@ -109,13 +117,19 @@ class SubmitScreen(ModalScreen[None]):
                             "file",
                             "not here: no files in this session" if self.cockpit.confined else "F3 picks one",
                         )
+                    with Horizontal(classes="row"):
+                        yield Static(Content("Arguments"), classes="label")
+                        yield self._input("args", "of the script")
                     yield Static(Content("or script text"), classes="label")
                     yield TextArea(self.draft.get("script", ""), id="draft-script", tab_behavior="focus", compact=True)
+                    yield Static(Content(""), id="submit-diff")
             yield Static(Content(""), id="submit-problem")
             yield Static(Content(""), id="submit-line")
             with Horizontal(classes="buttons"):
                 yield Button(Content("Close (Esc)"), id="close", compact=True)
                 yield Button(Content("Empty (F8)"), id="clear", compact=True)
+                yield Button(Content("Start from (F4)"), id="start", compact=True)
+                yield Button(Content("Save (F6)"), id="save", compact=True)
                 yield Button(Content("Submit (F2)"), id="submit", variant="primary", compact=True)
 
     def _input(self, name: str, example: str) -> Input:
@@ -184,6 +198,13 @@ class SubmitScreen(ModalScreen[None]):
         self.draft.pop("key", None)
         self._check()
 
+    def _keep_all(self) -> None:
+        """What the fields hold now, though their messages may still be under way."""
+        for box in self.query(Input):
+            if (box.id or "").startswith("draft-"):
+                self._keep((box.id or "").removeprefix("draft-"), box.value)
+        self._keep("script", self.query_one(TextArea).text)
+
     def _check(self) -> None:
         self._ready = None
         bad: list[str] = []
@@ -192,15 +213,30 @@ class SubmitScreen(ModalScreen[None]):
             self._ready = building.build(self.draft, self.cockpit.user, self.cockpit.confined, self.cockpit.now())
         except Refused as refused:
             bad = fields_named(refused.message)
+            if refused.message.startswith("Arguments"):
+                bad.append("args")
             self._tell(refused.message, refused.hint, "-bad" if bad or refused.code != "usage" else "-wait")
-        for field in FIELDS:
-            self.query_one(f"#draft-{field.name}").set_class(field.name in bad, "-bad")
-        self.query_one("#submit-line", Static).update(Content("$ " + clean(building.command_line(self.draft))))
+        for name in (*(field.name for field in FIELDS), "args"):
+            self.query_one(f"#draft-{name}").set_class(name in bad, "-bad")
+        self._show_line()
         if self._timer is not None:
             self._timer.stop()
         if self._ready is not None:
             self._tell("Well formed. Asking when it would start …", "", "-wait")
             self._timer = self.set_timer(DEBOUNCE_S, self._ask)
+
+    def _show_line(self) -> None:
+        """The equivalent command, and what the form says other than the script."""
+        try:
+            line = "$ " + building.command_line(self.draft)
+        except Refused as refused:
+            line = refused.message
+        self.query_one("#submit-line", Static).update(Content(clean(line)))
+        found = difference_lines(building.form_differences(self.draft, self.cockpit.confined), DIFFERENCES)
+        shown = Text("\n", no_wrap=True, overflow="ellipsis").join(text_of(self.cockpit, line) for line in found)
+        box = self.query_one("#submit-diff", Static)
+        box.display = bool(found)
+        box.update(shown)
 
     def _tell(self, words: str, hint: str, kind: str) -> None:
         line = self.query_one("#submit-problem", Static)
@@ -232,7 +268,13 @@ class SubmitScreen(ModalScreen[None]):
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """A button."""
-        {"close": self.action_leave, "clear": self.action_clear, "submit": self.action_submit}[event.button.id or ""]()
+        {
+            "close": self.action_leave,
+            "clear": self.action_clear,
+            "start": self.action_start_from,
+            "save": self.action_save_template,
+            "submit": self.action_submit,
+        }[event.button.id or ""]()
 
     def on_input_submitted(self) -> None:
         """Enter goes to the next field: submitting has its own key."""
@@ -244,12 +286,45 @@ class SubmitScreen(ModalScreen[None]):
 
     def action_clear(self) -> None:
         """Empty every field."""
+        self._fill({})
+
+    def _fill(self, draft: dict[str, str]) -> None:
+        """Take another draft in place of what was typed."""
+        fresh = dict(draft)
         self.draft.clear()
         for box in self.query(Input):
-            box.value = ""
-        self.query_one(TextArea).text = ""
-        self.query_one(Select).clear()
+            if (box.id or "").startswith("draft-"):
+                box.value = fresh.get((box.id or "").removeprefix("draft-"), "")
+        self.query_one(TextArea).text = fresh.get("script", "")
+        if (name := fresh.get("partition", "")) in self.cockpit.mirror.partitions:
+            self.query_one(Select).value = name
+        else:
+            self.query_one(Select).clear()
+        self.draft.update(fresh)
         self._check()
+
+    def action_start_from(self) -> None:
+        """Choose a template or one of the last jobs; what was typed is asked about before it is replaced."""
+        from flagplot.tui.screens.start_from import StartFrom
+
+        self._keep_all()
+        self.app.push_screen(StartFrom(), self._started_from)
+
+    def _started_from(self, offer: Offer | None) -> None:
+        if offer is None:
+            return
+        if offer.kind == "job":
+            starting.resubmit(self.cockpit, offer.key, self._replace)
+        else:
+            self._replace({"script": offer.script})
+
+    def _replace(self, draft: dict[str, str]) -> None:
+        starting.ask_to_replace(self.cockpit, lambda: self._fill(draft))
+
+    def action_save_template(self) -> None:
+        """Save script and options as a template of one's own, by the job's name."""
+        self._keep_all()
+        starting.save_template(self.cockpit, self.draft)
 
     def action_pick(self) -> None:
         """Pick a script file."""
@@ -268,10 +343,7 @@ class SubmitScreen(ModalScreen[None]):
 
     def action_submit(self) -> None:
         """Send it; the same draft sent again after a lost answer makes no second job."""
-        for box in self.query(Input):
-            if (box.id or "").startswith("draft-"):
-                self._keep((box.id or "").removeprefix("draft-"), box.value)
-        self._keep("script", self.query_one(TextArea).text)
+        self._keep_all()
         self._check()
         if self._ready is None or self._sending:
             self.app.bell()

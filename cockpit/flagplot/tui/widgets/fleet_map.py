@@ -47,6 +47,7 @@ class FleetMap(DrawnList[str]):
         super().__init__()
         self.fleet = Fleet()
         self.layout_map = Layout(CellSize("dot", 2, 1, 6, 1), 1)
+        self._groups: dict[str, list[str]] = {}
         self._headings: dict[str, list[Piece]] = {}
         self._cursor = ""
 
@@ -74,7 +75,7 @@ class FleetMap(DrawnList[str]):
         """Take a new map; redraws only the lines whose content changed."""
         old = self.layout_map
         self.fleet, self.layout_map = fleet, layout
-        self._headings = {title: heading(fleet, title, names) for title, names in groups}
+        self._groups, self._headings = dict(groups), {}
         self.marks &= fleet.facts.keys()
         if layout.place(self._cursor) is None:
             self._cursor = layout.move("", 0, 0)
@@ -83,6 +84,18 @@ class FleetMap(DrawnList[str]):
             self.refresh()
         else:
             self.redraw_changed()
+
+    def facts_changed(self) -> None:
+        """The same nodes at the same places, with other facts."""
+        self._headings = {}
+        self.redraw_changed()
+
+    def _heading(self, title: str) -> list[Piece]:
+        """A group's line, made when it is drawn."""
+        if title not in self._headings:
+            names = self._groups.get(title, [])
+            self._headings[title] = heading(self.fleet, title, names, self.layout_map.size.fill)
+        return self._headings[title]
 
     def move_to(self, name: str) -> None:
         """Put the cursor on a node."""
@@ -115,7 +128,7 @@ class FleetMap(DrawnList[str]):
             return (line, tuple(self.empty) if not self.layout_map.rows else ())
         start, title, names = row
         if not names:
-            return (title, tuple(self._headings.get(title, ())), self._thumb(y))
+            return (title, tuple(self._heading(title)), self._thumb(y))
         facts = self.fleet.facts
         states = tuple((facts[name], name in self.marks, name == self._cursor) for name in names if name in facts)
         return (line - start, states, self.has_focus, self._thumb(y))
@@ -132,8 +145,10 @@ class FleetMap(DrawnList[str]):
             return []
         start, title, names = row
         if not names:
-            return [Segment(" "), *segments_of(app, self._headings.get(title, ()), self.size.width - 2, Style())]
+            return [Segment(" "), *segments_of(app, self._heading(title), self.size.width - 2, Style())]
         size = self.layout_map.size
+        if size.zoom == "dot":
+            return self._dots(names)
         line = self._top + y - start
         segments: list[Segment] = [Segment(" ")]
         for name in names:
@@ -146,15 +161,28 @@ class FleetMap(DrawnList[str]):
             if name == self._cursor:
                 over = app.role("cursor" if self.has_focus else "cursor-blurred")
             marked = name in self.marks
-            if size.zoom == "dot":
-                look = cell(fact, size, 0)
-                segments += segments_of(app, look, 1, over)
-                segments.append(Segment("▌" if marked else " ", app.role("mark")))
-                continue
             segments.append(Segment("▌" if marked else " ", app.role("mark") + over))
             segments += segments_of(app, cell(fact, size, line), size.columns - 2, over)
             segments.append(Segment(" "))
         return segments
+
+    def _dots(self, names: list[str]) -> list[Segment]:
+        """A line of the smallest cells: neighbours that look alike are one segment, for a screen holds thousands."""
+        app, size = self.cockpit, self.layout_map.size
+        cursor = app.role("cursor" if self.has_focus else "cursor-blurred")
+        runs: list[tuple[str, str, bool]] = [(" ", "plain", False)]
+        for name in names:
+            fact = self.fleet.facts.get(name)
+            pieces = cell(fact, size, 0) if fact is not None else [("  ", "plain")]
+            if name in self.marks:
+                pieces = [*pieces[:1], ("▌", "mark")]
+            for text, role in pieces:
+                before, same, here = runs[-1]
+                if same == role and here == (name == self._cursor):
+                    runs[-1] = (before + text, role, here)
+                else:
+                    runs.append((text, role, name == self._cursor))
+        return [Segment(text, app.role(role) + cursor if here else app.role(role)) for text, role, here in runs]
 
     # keys and mouse
 

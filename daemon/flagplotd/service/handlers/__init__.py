@@ -31,6 +31,7 @@ from flagplotd.service.handlers import (
     status,
     steps,
     submit,
+    templates,
     update,
     usage,
 )
@@ -49,6 +50,7 @@ HANDLERS: dict[type, Handler] = {
     rq.GetNodes: nodes.handle,
     rq.GetJob: job.handle,
     rq.GetScript: script.handle,
+    rq.GetTemplates: templates.handle,
     rq.GetPartitions: partitions.handle,
     rq.GetPriority: priority.handle,
     rq.GetFairshare: fairshare.handle,

@@ -1,0 +1,80 @@
+"""What the submit form starts from: a job made anew, and templates saved; each asks before it replaces something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from flagplot.client.own_templates import save_template as write
+from flagplot.client.own_templates import template_path
+from flagplot.tui import building
+from flagplot.tui.screens.confirm import ConfirmDialog
+from flagplot.view.queue import find_job
+from flagplot_wire.errors import Refused
+from flagplot_wire.job import Job
+
+if TYPE_CHECKING:
+    from flagplot.tui.app import FlagplotApp
+
+
+def resubmit(app: FlagplotApp, target: str, then: Callable[[dict[str, str]], None]) -> None:
+    """Fetch a job's script and hand the draft that makes it again to `then`; what fails is told in a popup."""
+    job = find_job(app.mirror, target)
+    if job is None:
+        app.failure(f"There is no job {target} here", ["It may have ended long ago: flagplot script prints its script"])
+        return
+    app.run_worker(_resubmit(app, job, target, then), group="resubmit", exclusive=True)
+
+
+async def _resubmit(app: FlagplotApp, job: Job, target: str, then: Callable[[dict[str, str]], None]) -> None:
+    try:
+        script = await app.calls.script(target)
+    except Refused as refused:
+        app.failure(f"Cannot resubmit {target}: {refused.message}", [refused.hint])
+        return
+    where = building.default_work_dir(app.user, app.confined)
+    draft, left = building.resubmission(job, script, where, app.now())
+    then(draft)
+    if left:
+        app.say(f"No longer so for job {target}, take it out of the script: {' '.join(left)}")
+
+
+def ask_to_replace(app: FlagplotApp, go: Callable[[], None]) -> None:
+    """Go at once where the form holds nothing, else ask whether that may be replaced."""
+    typed = [value for name, value in app.draft.items() if name != "key" and value.strip()]
+    if not typed:
+        go()
+        return
+    lines = [f"{name}: {value.splitlines()[0]}" for name, value in app.draft.items() if name != "key" and value.strip()]
+
+    def answer(yes: bool | None) -> None:
+        if yes:
+            go()
+
+    app.push_screen(ConfirmDialog("Replace what the form holds?", lines, yes="Yes, replace"), answer)
+
+
+def save_template(app: FlagplotApp, draft: Mapping[str, str]) -> None:
+    """Save script and options as a template by the job's name, after asking where one of that name is there."""
+    try:
+        script = building.template(draft, app.confined)
+        name = draft.get("name", "").strip()
+        if not name:
+            raise Refused("usage", "A template needs a name: fill in the name of the job")
+        path = template_path(name)
+    except Refused as refused:
+        app.failure(f"Not saved: {refused.message}", [refused.hint])
+        return
+
+    def go(yes: bool | None) -> None:
+        if not yes:
+            return
+        try:
+            app.say(f"Saved as template {name}: {write(name, script)}")
+        except Refused as refused:
+            app.failure(f"Not saved: {refused.message}", [refused.hint])
+
+    if path.exists():
+        app.push_screen(ConfirmDialog(f"Replace your template {name}?", [str(path)], yes="Yes, replace"), go)
+    else:
+        go(True)
