@@ -24,12 +24,13 @@ RSH_OPTIONS_WITH_VALUE = ("-l", "-p", "-i", "-o", "-F")
 @click.argument("job")
 @click.option("-w", "--nodelist", "node", default="", metavar="NODE", help="On this node of the job (its first).")
 @click.option("--as-owner", is_flag=True, help="Operators: enter another person's job, as that person.")
+@click.option("--no-container", is_flag=True, help="Outside of the job's container.")
 @click.pass_context
-def command(context: click.Context, job: str, node: str, as_owner: bool) -> None:
-    """Open a shell inside a running job: its node, its cores, memory and GPUs, its environment."""
+def command(context: click.Context, job: str, node: str, as_owner: bool, no_container: bool) -> None:
+    """Open a shell inside a running job: its node, its cores, memory and GPUs, its environment, its container."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Refused("usage", "a shell needs a terminal", "flagplot run --jobid JOB COMMAND runs a command")
-    sys.exit(asyncio.run(_carried(target_of(context), job, shell_spec(node), as_owner)))
+    sys.exit(asyncio.run(_carried(target_of(context), job, shell_spec(node, no_container), as_owner)))
 
 
 async def _carried(target: Target, job: str, spec: StepSpec, as_owner: bool = False) -> int:
@@ -40,13 +41,13 @@ async def _carried(target: Target, job: str, spec: StepSpec, as_owner: bool = Fa
         await connection.close()
 
 
-def shell_spec(node: str, argv: tuple[str, ...] = ()) -> StepSpec:
+def shell_spec(node: str, no_container: bool = False) -> StepSpec:
     """The login shell on a terminal of this one's size."""
     rows, columns = window()
     kept = {name: value for name, value in os.environ.items() if name in ("TERM", "COLORTERM", "LANG", "LC_ALL")}
     return StepSpec(
-        "shell", argv, kept, tasks=1, nodes=1, nodelist=(node,) if node else (), pty=True, rows=rows, columns=columns,
-        kind="shell",
+        "shell", (), kept, tasks=1, nodes=1, nodelist=(node,) if node else (), pty=True, rows=rows, columns=columns,
+        kind="shell", no_container=no_container,
     )  # fmt: skip
 
 
