@@ -62,7 +62,7 @@ class Steps:
             running = self._running.get(key)
             if running is None or running.tap is None:
                 raise Refused("not_running", f"step {call.number}.{call.step} does not run here")
-            await running.tap.show(stream)
+            await running.tap.show(stream, call.stdin)
             return
         theirs = None
         try:
@@ -84,8 +84,8 @@ class Steps:
         watching = asyncio.create_task(self._watch(key, running))
         try:
             reader, writer = await asyncio.open_connection(sock=ours)
-            running.tap = Tap(reader)
-            await stream.join(running.tap, writer)
+            running.tap = Tap(reader, writer)
+            await stream.join(running.tap, running.tap)
         finally:
             await watching
 

@@ -55,14 +55,24 @@ async def watch(asking: Asking, request: WatchStep) -> StepStarted:
     """Connect the client to the parts of a running step that have not ended, to see what they write."""
     job = await find_one(asking, request.job)
     owner_or_operator(asking, job)
+    if request.stdin and job.user != asking.who.user:
+        raise Refused("not_permitted", f"job {job.display_id} belongs to {job.user}", "--no-stdin only watches it")
     running = asking.server.state.steps.get(job.number, {})
     step = running.get(request.step if request.step >= 0 else max(running, default=-1))
-    if step is None:
-        what = f"step {job.display_id}.{request.step}" if request.step >= 0 else f"a step of job {job.display_id}"
+    if step is None and request.step >= 0:
+        what = f"step {job.display_id}.{request.step}"
         raise Refused("not_running", f"{what} does not run", "flagplot show job lists the steps")
+    if step is None:
+        script = (
+            "; its script reads no input from here (-i gives it a file)" if job.status.state is JobState.RUNNING else ""
+        )
+        raise Refused(
+            "not_running", f"no step of job {job.display_id} runs{script}",
+            "flagplot logs -f follows the script's output, flagplot run starts a step",
+        )  # fmt: skip
     parts = tuple(part for part in step.parts if part.node not in step.ended)
     for node, there in _open_all(asking, request.stream, parts):
-        node.send(ws.ConnectStep(there, step.number, step.attempt, step.step))
+        node.send(ws.ConnectStep(there, step.number, step.attempt, step.step, stdin=request.stdin))
     return StepStarted(replace(step, parts=parts))
 
 
