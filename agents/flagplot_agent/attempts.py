@@ -87,6 +87,11 @@ class Attempts:
         """What was written down of an attempt that is known here."""
         return self._starts[key]
 
+    def scripts(self, key: Key) -> dict[int, str]:
+        """The script that each task of an attempt executes here, by rank."""
+        script = str(self.journal.path(name_of(key)) / "script")
+        return {task["rank"]: script for task in self._starts[key]["recipe"]["tasks"]}
+
     def output_of(self, key: Key, stream: str) -> str | None:
         """The file of an attempt's `stdout` or `stderr` (empty: it has none here); None for an unknown attempt."""
         start = self._starts.get(key)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
-import tempfile
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import pytest
+from support import images
 from support.agent_fake_controller import Rig, opened_rig, part, until
 
 from flagplot_wire import agentlink as al
@@ -17,47 +14,23 @@ from flagplot_wire.alloc import Allocation
 from flagplot_wire.ids import Epoch, JobNumber
 from flagplot_wire.job import JobSpec
 
-IMAGE = "localhost/flagplot-busybox"
-WORDS = ("sh", "cat", "env", "id", "pwd", "sleep", "touch", "grep")
-WITHOUT_VERSION_TWO = 'umount /sys/fs/cgroup/unified 2>/dev/null; exec "$@"'
-"""crun refuses a machine with both versions of control groups: the agent sees version 1 alone there."""
-
 
 @pytest.fixture(scope="module")
 def storage() -> Iterator[dict[str, str]]:
-    """A storage of our own with one image; its environment."""
-    busybox = shutil.which("busybox")
-    if os.getuid() != 0 or shutil.which("podman") is None or busybox is None:
-        pytest.skip("needs root, podman and busybox (Debian: apt install podman busybox-static)")
-    folder = Path(tempfile.mkdtemp(prefix="flagplot-c-"))
-    (folder / "root/bin").mkdir(parents=True)
-    shutil.copy(busybox, folder / "root/bin/busybox")
-    for word in WORDS:
-        (folder / "root/bin" / word).symlink_to("busybox")
-    (folder / "storage.conf").write_text(
-        f'[storage]\ndriver = "vfs"\ngraphroot = "{folder}/store"\nrunroot = "{folder}/run"\n'
-    )
-    environment = {"CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"), "HOME": str(folder)}
-    whole = {**os.environ, **environment}
-    archive = folder / "root.tar"
-    subprocess.run(["tar", "-C", str(folder / "root"), "-cf", str(archive), "."], check=True)
-    subprocess.run(["podman", "import", "-q", str(archive), IMAGE], check=True, env=whole, capture_output=True)
-    yield environment
-    subprocess.run(["podman", "rm", "--all", "--force"], check=False, env=whole, capture_output=True)
-    shutil.rmtree(folder, ignore_errors=True)
+    with images.storage() as made:
+        yield made
 
 
 @pytest.fixture
 async def rig() -> AsyncIterator[Rig]:
     async with opened_rig() as made:
-        if Path("/sys/fs/cgroup/unified").is_dir():
-            made.prefix = ["unshare", "--mount", "sh", "-c", WITHOUT_VERSION_TWO, "sh"]
+        made.prefix = images.agent_prefix()
         await made.start()
         yield made
 
 
 def wish(rig: Rig, **more: str) -> JobSpec:
-    return JobSpec("boxed", str(rig.work), stdout="%j.out", container_image=IMAGE, **more)
+    return JobSpec("boxed", str(rig.work), stdout="%j.out", container_image=images.IMAGE, **more)
 
 
 async def test_a_script_runs_in_its_image(rig: Rig, storage: dict[str, str]) -> None:

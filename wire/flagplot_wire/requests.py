@@ -249,12 +249,16 @@ class StartStep(Struct, frozen=True, tag="start_step"):
     as_owner: bool = False
 
 
-class WatchStep(Struct, frozen=True, tag="watch_step"):
-    """`StepStarted`: watch a running step (-1: the last one begun); streams as with `StartStep`."""
+class WatchStep(Struct, frozen=True, omit_defaults=True, tag="watch_step"):
+    """`StepStarted`: watch a running step (-1: the last one begun); streams as with `StartStep`.
+
+    With `stdin` what is sent reaches its tasks as input; the job's owner alone may ask for that.
+    """
 
     job: str
     step: int
     stream: int
+    stdin: bool = False
 
 
 class OpenPort(Struct, frozen=True, omit_defaults=True, tag="open_port"):

@@ -20,6 +20,8 @@ class StepSpec(Struct, frozen=True, omit_defaults=True):
     `pty` gives the one task a terminal of `rows` and `columns`. `stdin` says which ranks get the input (`all`,
     `none`, or a rank). With `kill_on_bad_exit` the first task that fails ends the others.
     `stdout`, `stderr` and `input` are file patterns opened on the nodes (empty: streamed).
+    `container_image` runs it in a container of its own, with mounts and a folder as `JobSpec` has them. Without one it
+    runs in the job's container, where the job has one, and with `no_container` outside of it.
     """
 
     name: str
@@ -43,6 +45,10 @@ class StepSpec(Struct, frozen=True, omit_defaults=True):
     append: bool = False
     kill_on_bad_exit: bool = False
     kind: Literal["run", "shell", "launcher"] = "run"
+    container_image: str = ""
+    container_mounts: str = ""
+    container_workdir: str = ""
+    no_container: bool = False
 
 
 class StepPart(Struct, frozen=True):

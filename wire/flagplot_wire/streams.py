@@ -53,7 +53,8 @@ StreamFrame = StreamData | StreamCredit | StreamEnd
 
 
 class ConnectStep(Struct, frozen=True, omit_defaults=True, tag="connect_step"):
-    """To the agent: this node's part of a step. `launch` starts it (None: it runs already and is watched)."""
+    """To the agent: this node's part of a step. `launch` starts it (None: it runs already and is watched, and with
+    `stdin` takes the watcher's input too)."""
 
     stream: int
     number: JobNumber
@@ -63,6 +64,7 @@ class ConnectStep(Struct, frozen=True, omit_defaults=True, tag="connect_step"):
     spec: StepSpec | None = None
     parts: tuple[StepPart, ...] = ()
     part: int = 0
+    stdin: bool = False
 
 
 class ConnectPort(Struct, frozen=True, tag="connect_port"):

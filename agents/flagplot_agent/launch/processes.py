@@ -49,14 +49,14 @@ def of_attempt(
     """Live processes of an attempt: its sessions, their descendants, and strays the keeper inherited.
 
     `roots` are the pids it was started with (each leads a session of its own). A stray, which left both session
-    and ancestry, is known by `markers` in its environment.
+    and ancestry, is known by `markers` in its environment; without any, all that `keeper` inherits belong to it.
     """
     processes = table() if processes is None else processes
     members = {pid for pid, one in processes.items() if pid in roots or one.session in roots}
     children: dict[int, list[int]] = {}
     for pid, one in processes.items():
         children.setdefault(one.parent, []).append(pid)
-    stray = [pid for pid in children.get(keeper, []) if pid not in members and is_marked(pid, markers)]
+    stray = [pid for pid in children.get(keeper, []) if pid not in members and (not markers or is_marked(pid, markers))]
     todo = [*members, *stray]
     members.update(stray)
     while todo:
@@ -67,9 +67,14 @@ def of_attempt(
     return {pid for pid in members if processes[pid].state not in "ZX"}
 
 
-def is_marked(pid: int, markers: tuple[bytes, ...]) -> bool:
+def all_marked(markers: tuple[bytes, ...]) -> set[int]:
+    """Live processes of the machine with all of `markers` in their environment, wherever they are."""
+    return {pid for pid, one in table().items() if one.state not in "ZX" and is_marked(pid, markers, tries=1)}
+
+
+def is_marked(pid: int, markers: tuple[bytes, ...], tries: int = EXEC_TRIES) -> bool:
     """True when all of `markers` (`NAME=value`) are in a process's environment."""
-    for _ in range(EXEC_TRIES):
+    for _ in range(tries):
         try:
             with open(f"/proc/{pid}/environ", "rb") as file:
                 found = file.read()
@@ -80,6 +85,15 @@ def is_marked(pid: int, markers: tuple[bytes, ...]) -> bool:
         # In the middle of an exec, or a zombie: the environment is empty for a moment, or for good.
         time.sleep(0.001)
     return False
+
+
+def name_of(pid: int) -> str:
+    """What a process is called (its `comm`); empty when it is gone."""
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
 
 
 def send_signal(pids: Iterable[int], number: int, first: Collection[int] = ()) -> None:

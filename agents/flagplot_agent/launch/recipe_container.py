@@ -6,6 +6,7 @@ stays in the job's control groups and has the node's network, as a job without o
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
@@ -15,12 +16,15 @@ from flagplot_wire.errors import Refused
 OWN = ("PATH", "HOME", "SHELL", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LD_PRELOAD", "TMPDIR")
 """Variables that mean files of the node: inside they are the image's."""
 
+USUAL_UMASK = 0o022
+
 
 class Wanted(Struct, frozen=True):
     """What is to run: `argv` in `image`, with `mounts` (source, destination, flags) and in the folder `workdir`.
 
     `environment` are the names of variables that go along, `gpus` the UUIDs of real GPUs, `limits` soft and hard limits by
-    podman's names (-1: unlimited). `root` is True where the job's user is root.
+    podman's names (-1: unlimited). `root` is True where the job's user is root. `name` is the container's (empty: any).
+    `join` names a container to go into instead, where it runs and the engine can. `terminal`: standard input is one.
     """
 
     image: str
@@ -32,6 +36,10 @@ class Wanted(Struct, frozen=True):
     limits: tuple[tuple[str, int, int], ...] = ()
     root: bool = False
     stdin: bool = False
+    name: str = ""
+    join: str = ""
+    terminal: bool = False
+    umask: int = USUAL_UMASK
 
 
 def parse_mounts(text: str) -> tuple[tuple[str, str, str], ...]:
@@ -57,17 +65,32 @@ def going_along(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def podman(program: str, wanted: Wanted) -> list[str]:
-    """podman-run(1). Nothing is pulled over another image of the node; a user's own storage and namespace are used."""
+    """podman-run(1). Nothing is pulled over another image of the node; a user's own storage and namespace are used.
+
+    Into a running container by podman-exec(1): what runs there keeps the limits and mounts that it has.
+    """
+    both = ["--interactive"] if wanted.stdin else []
+    both += ["--tty"] if wanted.terminal else []
+    both += [f"--env={name}" for name in wanted.environment]
     argv = [program, "run", "--rm", "--cgroups=disabled", "--network=host", "--log-driver=none", "--pull=missing"]
+    argv += [f"--name={wanted.name}"] if wanted.name else []
     argv += [] if wanted.root else ["--userns=keep-id"]
-    argv += ["--interactive"] if wanted.stdin else []
+    argv += [f"--umask={wanted.umask:04o}"]
     argv += [f"--ulimit={name}={soft}:{hard}" for name, soft, hard in wanted.limits]
-    argv += [f"--env={name}" for name in wanted.environment]
+    argv += both
     for source, target, flags in wanted.mounts:
         argv += [f"--volume={source}:{target}{f':{flags}' if flags else ''}"]
     argv += [f"--device=nvidia.com/gpu={uuid}" for uuid in wanted.gpus]
     image = wanted.image.replace("#", "/", 1)
-    return [*argv, f"--workdir={wanted.workdir}", "--entrypoint=", image, *wanted.argv]
+    argv += [f"--workdir={wanted.workdir}", "--entrypoint=", image, *wanted.argv]
+    if not wanted.join:
+        return argv
+    # podman exec has no option for the umask.
+    masked = ["/bin/sh", "-c", f'umask {wanted.umask:04o}; exec "$@"', "sh"] if wanted.umask != USUAL_UMASK else []
+    inside = [program, "exec", *both, f"--workdir={wanted.workdir}", wanted.join, *masked, *wanted.argv]
+    look = shlex.join([program, "container", "inspect", "--format={{.State.Running}}", wanted.join])
+    choose = f'[ "$({look} 2>/dev/null)" = true ] && exec {shlex.join(inside)}\nexec {shlex.join(argv)}'
+    return ["/bin/sh", "-c", choose]
 
 
 def apptainer(program: str, wanted: Wanted) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from flagplot_agent.launch.recipe import MASTER_PORT_FIRST, MASTER_PORTS, Account, environment_of, repeats
+from flagplot_agent.launch.recipe import MASTER_PORT_FIRST, MASTER_PORTS, Account, environment_of, numa_of, repeats
 from flagplot_wire.alloc import GpuPart
 from flagplot_wire.hostlist import compress_hosts
 from flagplot_wire.indices import expand_indices
@@ -87,6 +87,9 @@ def step_recipe(
         "rows": spec.rows,
         "columns": spec.columns,
         "joins": list(joins),
+        "umask": launch.payload.umask & 0o777,
+        "limits": launch.payload.limits,
+        "mems": numa_of(cpus, inventory),
         "tasks": tasks,
     }
 

@@ -18,7 +18,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from flagplot_agent.launch.processes import adopt_orphans, exit_of, of_attempt, send_signal, signal_named
+from flagplot_agent.launch.processes import (
+    adopt_orphans,
+    all_marked,
+    exit_of,
+    name_of,
+    of_attempt,
+    send_signal,
+    signal_named,
+)
 from flagplot_agent.launch.spawn import LaunchError, Starting, begin
 from flagplot_agent.steps.task import Task
 from flagplot_wire import step_messages
@@ -27,6 +35,11 @@ from flagplot_wire.errors import Refused
 HELD = 256 * 1024
 """Bytes of output that may wait for the client; then the tasks wait too."""
 PIECE = 32 * 1024
+LEFT_S = 2.0
+"""For what the tasks left behind to die."""
+SPARE_S = 5.0
+"""For a container's engine to remove what is left of it."""
+ENGINES = ("podman", "conmon")
 DRAIN_S = 30.0
 """For the client to take the last output, when all tasks have ended."""
 
@@ -48,6 +61,7 @@ class Stepper:
         self.roots: set[int] = set()
         self.started = int(time.time())
         self.kill_at: float | None = None
+        self.spare_until = 0.0
         self.give_up_at: float | None = None
         self.cause = "exited"
         self.culled = False
@@ -147,13 +161,22 @@ class Stepper:
         self.send(signal.SIGKILL)
 
     def members(self) -> set[int]:
-        """Every live process of the part."""
-        marks = (f"FLAGPLOT_JOB_ID={self.recipe['number']}", f"SLURM_STEP_ID={self.recipe['step']}")
-        return of_attempt(self.roots, tuple(mark.encode() for mark in marks), os.getpid())
+        """Every live process of the part: what our tasks left behind has come to us, whatever its environment."""
+        found = of_attempt(self.roots, (), os.getpid())
+        if self.recipe.get("contained"):
+            # Orphans in a container that was there before us go to its first process.
+            found |= all_marked(tuple(mark.encode() for mark in self.recipe["contained"]))
+        return found
 
     def send(self, number: int) -> None:
-        """A signal to every process."""
-        send_signal(self.members(), number, first=self.roots)
+        """A signal to every process. SIGKILL spares a container's engine at first, which then removes it."""
+        members = self.members()
+        if self.recipe.get("contained") and number == signal.SIGKILL:
+            now = time.monotonic()
+            self.spare_until = self.spare_until or now + SPARE_S
+            if now < self.spare_until:
+                members = {pid for pid in members if name_of(pid) not in ENGINES}
+        send_signal(members, number, first=self.roots)
 
     def end(self, kill_wait_s: float) -> None:
         """End everything: SIGTERM, later SIGKILL; a second call can only shorten the wait."""
@@ -167,7 +190,8 @@ class Stepper:
 
     def kill_left(self) -> None:
         """What the tasks left behind goes with them."""
-        for _ in range(200):
+        deadline = time.monotonic() + LEFT_S + (SPARE_S if self.recipe.get("contained") else 0)
+        while time.monotonic() < deadline:
             if not self.members():
                 return
             self.send(signal.SIGKILL)

@@ -14,6 +14,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from flagplot_agent.launch.account import account_of
+from flagplot_agent.launch.containers import contain_step
 from flagplot_agent.steps.recipe import step_recipe
 from flagplot_agent.steps.site import add_site
 from flagplot_agent.steps.streams import NodeStream
@@ -61,7 +62,7 @@ class Steps:
             running = self._running.get(key)
             if running is None or running.tap is None:
                 raise Refused("not_running", f"step {call.number}.{call.step} does not run here")
-            await running.tap.show(stream)
+            await running.tap.show(stream, call.stdin)
             return
         theirs = None
         try:
@@ -83,8 +84,8 @@ class Steps:
         watching = asyncio.create_task(self._watch(key, running))
         try:
             reader, writer = await asyncio.open_connection(sock=ours)
-            running.tap = Tap(reader)
-            await stream.join(running.tap, writer)
+            running.tap = Tap(reader, writer)
+            await stream.join(running.tap, running.tap)
         finally:
             await watching
 
@@ -109,10 +110,14 @@ class Steps:
             for kind, indices in (("cpu", task["cpus"] if task["bound"] else []), ("gpu", task["gpus"]))
             for index in indices
         )
-        return step_recipe(
-            call, self._agent.sampler.inventory, account_of(call.launch), sorted(os.sched_getaffinity(0)), used, joins,
-            lambda environment: add_site(environment, self._agent.config), int(time.time()),
+        inventory, config = self._agent.sampler.inventory, self._agent.config
+        recipe = step_recipe(
+            call, inventory, account_of(call.launch), sorted(os.sched_getaffinity(0)), used, joins,
+            lambda environment: add_site(environment, config), int(time.time()),
         )  # fmt: skip
+        scripts = self._agent.attempts.scripts((call.number, call.attempt))
+        contain_step(recipe, call, inventory, config.settings.containers.engines, scripts)
+        return recipe
 
     async def _start(self, recipe: dict[str, Any], client: socket.socket) -> Running:
         plan = os.memfd_create("step", os.MFD_CLOEXEC)

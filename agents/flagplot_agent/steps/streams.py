@@ -25,13 +25,32 @@ class Readable(Protocol):
         """Some bytes; empty at the end."""
 
 
+class Writable(Protocol):
+    """What bytes are written to."""
+
+    def write(self, data: bytes, /) -> None:
+        """Take bytes."""
+
+    async def drain(self) -> None:
+        """Until it keeps up."""
+
+    def can_write_eof(self) -> bool:
+        """True when its end can be told."""
+
+    def write_eof(self) -> None:
+        """No more comes."""
+
+    def close(self) -> None:
+        """It is done with."""
+
+
 class NodeStream(ws.End):
     """One stream, for a coroutine that reads and writes it."""
 
     def __init__(self, number: int, send: Callable[[Any], None]) -> None:
         super().__init__(number, send, asyncio.Event())
 
-    async def join(self, reader: Readable, writer: asyncio.StreamWriter, last: bool = True) -> None:
+    async def join(self, reader: Readable, writer: Writable, last: bool = True) -> None:
         """Carry bytes both ways until both sides have ended; raises OSError or `Refused` when one is gone.
 
         Without `last` the end of what is read here is left for the caller to say: it may be no good end.

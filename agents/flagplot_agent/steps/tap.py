@@ -1,8 +1,12 @@
-"""Who watches a step beside its client: the last output, then what comes. A watcher that is slow misses some."""
+"""Who watches a step beside its client: the last output, then what comes. A watcher that is slow misses some.
+
+What a watcher types goes between the client's messages, never into one.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import deque
 
 from flagplot_agent.steps.streams import NodeStream
@@ -15,11 +19,13 @@ BEHIND = 1024 * 1024
 
 
 class Tap:
-    """Stands between a step's parent and its client, and shows watchers what passes."""
+    """Stands between a step's parent and its client: shows watchers what passes, and lets them put in a word."""
 
-    def __init__(self, reader: asyncio.StreamReader) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
-        self._cut = step_messages.Reader()
+        self._writer = writer
+        self._out = step_messages.Reader()
+        self._in = step_messages.Reader()
         self._kept: deque[bytes] = deque()
         self._size = 0
         self._watchers: set[Watcher] = set()
@@ -27,7 +33,7 @@ class Tap:
     async def read(self, count: int) -> bytes:
         """As `StreamReader.read`."""
         data = await self._reader.read(count)
-        for kind, content in self._cut.feed(data):
+        for kind, content in self._out.feed(data):
             whole = step_messages.message(kind, content)
             if kind in (b"o", b"e"):
                 self._kept.append(whole)
@@ -41,17 +47,38 @@ class Tap:
                 one.offer(b"")
         return data
 
-    async def show(self, stream: NodeStream) -> None:
-        """Show it to a watcher until the step has ended, or the watcher is gone."""
+    def write(self, data: bytes) -> None:
+        """What the client says, passed on message by message; raises `Refused` on what is none."""
+        for kind, content in self._in.feed(data):
+            self._writer.write(step_messages.message(kind, content))
+
+    async def drain(self) -> None:
+        """Until the step's parent keeps up."""
+        await self._writer.drain()
+
+    def can_write_eof(self) -> bool:
+        """As `StreamWriter.can_write_eof`."""
+        return self._writer.can_write_eof()
+
+    def write_eof(self) -> None:
+        """The client says no more."""
+        self._writer.write_eof()
+
+    def close(self) -> None:
+        """The step is done with."""
+        self._writer.close()
+
+    async def show(self, stream: NodeStream, stdin: bool) -> None:
+        """Show it to a watcher until the step has ended, or the watcher is gone; its input counts with `stdin`."""
         watcher = Watcher()
         for whole in self._kept:
             watcher.offer(whole)
         self._watchers.add(watcher)
-        leaving = asyncio.create_task(stream.read())
+        hearing = asyncio.create_task(self._hear(stream, stdin))
         try:
-            while not leaving.done():
+            while not hearing.done():
                 next_one = asyncio.create_task(watcher.queue.get())
-                await asyncio.wait((next_one, leaving), return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait((next_one, hearing), return_when=asyncio.FIRST_COMPLETED)
                 if not next_one.done():
                     next_one.cancel()
                     return
@@ -62,8 +89,28 @@ class Tap:
                 watcher.waiting -= len(whole)
         finally:
             self._watchers.discard(watcher)
-            leaving.cancel()
-            await asyncio.gather(leaving, return_exceptions=True)
+            hearing.cancel()
+            await asyncio.gather(hearing, return_exceptions=True)
+
+    async def _hear(self, stream: NodeStream, stdin: bool) -> None:
+        """What a watcher says, until it is gone. Without `stdin` it is dropped."""
+        reader = step_messages.Reader()
+        while data := await stream.read():
+            for kind, content in reader.feed(data):
+                if stdin and _harmless(kind, content) and not self._writer.is_closing():
+                    self._writer.write(step_messages.message(kind, content))
+                    await self._writer.drain()
+
+
+def _harmless(kind: bytes, content: bytes) -> bool:
+    """Input, or a new size of the terminal: a watcher ends nothing, nor does what it says by mistake."""
+    if kind != b"c":
+        return kind == b"i"
+    try:
+        command = json.loads(content)
+        return bool(command["do"] == "resize") and all(type(command[name]) is int for name in ("rows", "columns"))
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 class Watcher:

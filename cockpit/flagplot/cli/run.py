@@ -17,6 +17,7 @@ from flagplot.cli.submit import SubmitCommand, split_own
 from flagplot.cli.terminal import Printer, on_this_terminal, tell, window
 from flagplot.client.calls import Calls
 from flagplot.client.connection import Connection
+from flagplot.client.inherited import with_inherited
 from flagplot.client.steps import StepClient
 from flagplot.client.target import Target
 from flagplot.script.build import build, parse_arguments
@@ -33,6 +34,7 @@ OWN = {
     "--kill-on-bad-exit": False,
     "-K": False,
     "--jobid": True,
+    "--no-container": False,
     "--help": False,
     "-h": False,
 }
@@ -47,31 +49,38 @@ PLACEHOLDER = "#!/bin/sh\n# This job holds its nodes for flagplot run.\n"
 @click.option("--pty", is_flag=True, help="Give the task a terminal.")
 @click.option("-K", "--kill-on-bad-exit", is_flag=True, help="End all tasks when one fails.")
 @click.option("--jobid", metavar="JOB", help="Run in this running job of yours.")
+@click.option("--no-container", is_flag=True, help="Run outside of the job's container.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[OPTIONS] COMMAND [ARGS]...")
 @click.pass_context
 def command(
-    context: click.Context, label: bool, pty: bool, kill_on_bad_exit: bool, jobid: str | None, words: tuple[str, ...]
+    context: click.Context,
+    label: bool,
+    pty: bool,
+    kill_on_bad_exit: bool,
+    jobid: str | None,
+    no_container: bool,
+    words: tuple[str, ...],
 ) -> None:
     """Run a command over the job's nodes; outside a job, in a job made for it.
 
-    Output comes back as it is written; the exit code is the highest of the tasks.
+    Output comes back as it is written; the exit code is the highest of the tasks. In a job with a container it runs
+    in that.
     """
     own, rest = split_own(list(words), OWN)
     label = label or "--label" in own or "-l" in own
     pty = pty or "--pty" in own
     kill = kill_on_bad_exit or "--kill-on-bad-exit" in own or "-K" in own
+    outside = no_container or "--no-container" in own
     given, argv = parse_arguments(rest)
     if not argv:
         raise Refused("usage", "no command was given", "flagplot run [OPTIONS] COMMAND")
     job = str(own.get("--jobid", jobid) or os.environ.get("FLAGPLOT_JOB_ID") or os.environ.get("SLURM_JOB_ID") or "")
     spec, payload, warnings = _built(given, argv)
-    if spec.container_image:
-        raise Refused(
-            "bad_container", "--container-image is for job scripts: steps run outside of containers",
-            "submit a script with it, or call the engine as the command",
-        )  # fmt: skip
+    if spec.container_image and outside:
+        raise Refused("bad_container", "--container-image and --no-container contradict each other")
     print_warnings(warnings)
     step = step_of(spec, given, argv, payload.environment, pty, kill)
+    step = msgspec.structs.replace(step, no_container=outside)
     sys.exit(asyncio.run(_run(target_of(context), job, spec, step, label)))
 
 
@@ -111,6 +120,9 @@ def step_of(
         input="" if spec.stdin.isdecimal() or spec.stdin in ("none", "all") else spec.stdin,
         append=spec.open_mode == "append",
         kill_on_bad_exit=kill,
+        container_image=spec.container_image,
+        container_mounts=spec.container_mounts,
+        container_workdir=spec.container_workdir,
     )
 
 
@@ -149,7 +161,7 @@ class Allocation:
     def __init__(self, connection: Connection, spec: JobSpec, environment: dict[str, str]) -> None:
         request = msgspec.structs.replace(spec.request, launch="interactive")
         self._spec = msgspec.structs.replace(spec, request=request, requeue=False, stdout="", stderr="", stdin="")
-        self._payload = Payload(PLACEHOLDER)
+        self._payload = with_inherited(Payload(PLACEHOLDER))
         self._calls = Calls(connection)
         self._number = 0
         self.exit_code = 130

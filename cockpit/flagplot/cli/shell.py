@@ -10,9 +10,8 @@ import click
 
 from flagplot.cli.common import target_of
 from flagplot.cli.run import carry
-from flagplot.cli.terminal import Printer, tell, window
+from flagplot.cli.terminal import window
 from flagplot.client.connection import Connection
-from flagplot.client.steps import StepClient
 from flagplot.client.target import Target
 from flagplot_wire.errors import Refused
 from flagplot_wire.steps import StepSpec
@@ -24,12 +23,13 @@ RSH_OPTIONS_WITH_VALUE = ("-l", "-p", "-i", "-o", "-F")
 @click.argument("job")
 @click.option("-w", "--nodelist", "node", default="", metavar="NODE", help="On this node of the job (its first).")
 @click.option("--as-owner", is_flag=True, help="Operators: enter another person's job, as that person.")
+@click.option("--no-container", is_flag=True, help="Outside of the job's container.")
 @click.pass_context
-def command(context: click.Context, job: str, node: str, as_owner: bool) -> None:
-    """Open a shell inside a running job: its node, its cores, memory and GPUs, its environment."""
+def command(context: click.Context, job: str, node: str, as_owner: bool, no_container: bool) -> None:
+    """Open a shell inside a running job: its node, its cores, memory and GPUs, its environment, its container."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Refused("usage", "a shell needs a terminal", "flagplot run --jobid JOB COMMAND runs a command")
-    sys.exit(asyncio.run(_carried(target_of(context), job, shell_spec(node), as_owner)))
+    sys.exit(asyncio.run(_carried(target_of(context), job, shell_spec(node, no_container), as_owner)))
 
 
 async def _carried(target: Target, job: str, spec: StepSpec, as_owner: bool = False) -> int:
@@ -40,43 +40,14 @@ async def _carried(target: Target, job: str, spec: StepSpec, as_owner: bool = Fa
         await connection.close()
 
 
-def shell_spec(node: str, argv: tuple[str, ...] = ()) -> StepSpec:
+def shell_spec(node: str, no_container: bool = False) -> StepSpec:
     """The login shell on a terminal of this one's size."""
     rows, columns = window()
     kept = {name: value for name, value in os.environ.items() if name in ("TERM", "COLORTERM", "LANG", "LC_ALL")}
     return StepSpec(
-        "shell", argv, kept, tasks=1, nodes=1, nodelist=(node,) if node else (), pty=True, rows=rows, columns=columns,
-        kind="shell",
+        "shell", (), kept, tasks=1, nodes=1, nodelist=(node,) if node else (), pty=True, rows=rows, columns=columns,
+        kind="shell", no_container=no_container,
     )  # fmt: skip
-
-
-@click.command("attach")
-@click.argument("step", metavar="JOB[.STEP]")
-@click.option("-l", "--label", is_flag=True, help="Write each line behind the rank of its task.")
-@click.pass_context
-def attach(context: click.Context, step: str, label: bool) -> None:
-    """Watch what a running step writes (the last one begun): its latest output, then what comes.
-
-    Exits with the step's code; Ctrl-C leaves the step running. A script's own output is shown by flagplot logs.
-    """
-    job, dot, number = step.partition(".")
-    if dot and not number.isdecimal():
-        raise Refused("usage", f"{step!r} is no step: write 41.0", "flagplot logs -f JOB follows the script's output")
-    sys.exit(asyncio.run(_attach(target_of(context), job, int(number) if dot else -1, label)))
-
-
-async def _attach(target: Target, job: str, number: int, label: bool) -> int:
-    connection = await Connection.open(target)
-    try:
-        printer = Printer(label)
-        client = StepClient(connection, printer, tell)
-        found = await client.watch(job, number)
-        printer.tasks(found.tasks)
-        code = await client.run()
-        printer.flush()
-        return code
-    finally:
-        await connection.close()
 
 
 @click.command("rsh", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})

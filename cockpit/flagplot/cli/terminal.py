@@ -10,7 +10,7 @@ import sys
 import termios
 import threading
 import tty
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 
@@ -78,12 +78,15 @@ def raw_terminal(wanted: bool) -> Iterator[None]:
 
 
 @contextmanager
-def feeding(step: StepClient) -> Iterator[None]:
+def feeding(step: StepClient, detach: bytes = b"", left: Callable[[], None] | None = None) -> Iterator[None]:
     """Hand standard input over: a terminal's keys as the loop hears them, so that none is taken after the end;
-    anything else from a thread of its own, which nobody waits for."""
+    anything else from a thread of its own, which nobody waits for.
+
+    `left` is for who only joined in: it is called at the key `detach`, and the end of a file is not passed on.
+    """
     loop = asyncio.get_running_loop()
     if not sys.stdin.isatty():
-        feed_from_thread(step)
+        feed_from_thread(step, last=left is None)
         yield
         return
     keys: asyncio.Queue[bytes] = asyncio.Queue()
@@ -93,9 +96,13 @@ def feeding(step: StepClient) -> Iterator[None]:
             data = os.read(0, PIECE)
         except OSError:
             data = b""
-        if not data:
+        before, key, _ = data.partition(detach) if detach else (data, b"", b"")
+        if key and left is not None:
+            left()
+        if not data or key:
             loop.remove_reader(0)
-        keys.put_nowait(data)
+        if before or not key:
+            keys.put_nowait(before)
 
     async def pass_on() -> None:
         while True:
@@ -110,8 +117,8 @@ def feeding(step: StepClient) -> Iterator[None]:
         passing.cancel()
 
 
-def feed_from_thread(step: StepClient) -> None:
-    """Hand standard input over, whatever it is."""
+def feed_from_thread(step: StepClient, last: bool) -> None:
+    """Hand standard input over, whatever it is; with `last` its end too."""
     loop = asyncio.get_running_loop()
 
     def work() -> None:
@@ -120,7 +127,7 @@ def feed_from_thread(step: StepClient) -> None:
                 data = os.read(0, PIECE)
             except OSError:
                 data = b""
-            if loop.is_closed():
+            if loop.is_closed() or not (data or last):
                 return
             try:
                 asyncio.run_coroutine_threadsafe(step.write(data), loop).result()
@@ -158,21 +165,29 @@ def forwarding_signals(step: StepClient, pty: bool) -> Iterator[None]:
         loop.add_signal_handler(number, lambda: step.command(do="end"))
     for name in _TAKEN[3:]:
         loop.add_signal_handler(getattr(signal, f"SIG{name}"), partial(step.command, do="signal", signal=name))
-    if pty:
+    try:
+        with following_window(step) if pty else nullcontext():
+            yield
+    finally:
+        for name in _TAKEN:
+            loop.remove_signal_handler(getattr(signal, f"SIG{name}"))
 
-        def resized() -> None:
-            rows, columns = window()
-            step.command(do="resize", rows=rows, columns=columns)
 
-        before = signal.getsignal(signal.SIGWINCH)
-        loop.add_signal_handler(signal.SIGWINCH, resized)
+@contextmanager
+def following_window(step: StepClient) -> Iterator[None]:
+    """Tell the step each new size of this terminal."""
+
+    def resized() -> None:
+        rows, columns = window()
+        step.command(do="resize", rows=rows, columns=columns)
+
+    loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGWINCH)
+    loop.add_signal_handler(signal.SIGWINCH, resized)
     try:
         yield
     finally:
-        for name in (*_TAKEN, *(["WINCH"] if pty else [])):
-            loop.remove_signal_handler(getattr(signal, f"SIG{name}"))
-        if pty:
-            signal.signal(signal.SIGWINCH, before)
+        loop.remove_signal_handler(signal.SIGWINCH)
+        signal.signal(signal.SIGWINCH, before)
 
 
 async def on_this_terminal(step: StepClient, printer: Printer, pty: bool, stdin: bool = True) -> int:

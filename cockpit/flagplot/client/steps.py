@@ -39,9 +39,9 @@ class StepClient:
         self.kill_on_bad_exit = spec.kill_on_bad_exit
         return await self._connect(lambda first: StartStep(job, spec, first, as_owner))
 
-    async def watch(self, job: str, step: int) -> Step:
-        """Watch a running step instead (-1: the last one); raises `Refused`."""
-        return await self._connect(lambda first: WatchStep(job, step, first))
+    async def watch(self, job: str, step: int, stdin: bool = False) -> Step:
+        """Watch a running step instead (-1: the last one), with `stdin` also to write to it; raises `Refused`."""
+        return await self._connect(lambda first: WatchStep(job, step, first, stdin))
 
     async def _connect(self, ask: Callable[[int], StartStep | WatchStep]) -> Step:
         streams = self._connection.streams

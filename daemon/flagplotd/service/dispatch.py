@@ -98,9 +98,11 @@ class Dispatch:
             case AckOn():
                 self._agents.send(node, agentlink.AckEnds(order.ends))
 
-    def step_launch(self, job: Job, environment: dict[str, str]) -> agentlink.Launch:
-        """What an agent must know of a running job to start a step in it, with the caller's environment."""
-        return self._launch_of(job, Payload("", environment=environment), 0)
+    def step_launch(self, job: Job, payload: Payload, environment: dict[str, str]) -> agentlink.Launch:
+        """What an agent must know of a running job to start a step in it: the caller's environment, the umask and the
+        limits of the job's own `payload`."""
+        slim = Payload("", environment=environment, umask=payload.umask, limits=payload.limits)
+        return self._launch_of(job, slim, 0)
 
     async def _launch(self, order: LaunchOn) -> agentlink.Launch | None:
         job = self._loop.state.jobs.get(order.number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from flagplot_agent.launch.containers import container_name
 from flagplot_agent.launch.recipe_container import Wanted, command_line, going_along, parse_mounts
 from flagplot_wire.errors import Refused
 
@@ -21,7 +22,8 @@ WANTED = Wanted(
 def test_podman() -> None:
     assert command_line([("podman", "/usr/bin/podman"), ("enroot", "x")], WANTED) == [
         "/usr/bin/podman", "run", "--rm", "--cgroups=disabled", "--network=host", "--log-driver=none", "--pull=missing",
-        "--userns=keep-id", "--ulimit=nofile=10:20", "--env=RANK", "--env=SECRET", "--volume=/j/script:/j/script:ro",
+        "--userns=keep-id", "--umask=0022", "--ulimit=nofile=10:20", "--env=RANK", "--env=SECRET",
+        "--volume=/j/script:/j/script:ro",
         "--volume=/data:/in", "--device=nvidia.com/gpu=GPU-1", "--workdir=/w", "--entrypoint=",
         "nvcr.io/nvidia/pytorch:24.01", "/j/script", "a b",
     ]  # fmt: skip
@@ -59,3 +61,29 @@ def test_mounts_and_variables() -> None:
     assert parse_mounts("") == ()
     assert parse_mounts("/a,/b:/c,/d:/e:ro+rw") == (("/a", "/a", ""), ("/b", "/c", ""), ("/d", "/e", "ro,rw"))
     assert going_along({"RANK": "0", "PATH": "/bin", "LD_PRELOAD": "x", "A": "1"}) == ("A", "RANK")
+
+
+def test_a_step_joins_a_running_container_where_the_engine_can() -> None:
+    wish = Wanted(
+        "torch",
+        ("sh", "-c", "echo $0"),
+        (),
+        "/w",
+        ("RANK",),
+        root=True,
+        stdin=True,
+        join="flagplot-7-1-0",
+        terminal=True,
+    )
+    shell, option, text = command_line([("podman", "podman")], wish)
+    assert (shell, option) == ("/bin/sh", "-c")
+    look, new = text.split("\n")
+    assert look == (
+        "[ \"$(podman container inspect '--format={{.State.Running}}' flagplot-7-1-0 2>/dev/null)\" = true ] && "
+        "exec podman exec --interactive --tty --env=RANK --workdir=/w flagplot-7-1-0 sh -c 'echo $0'"
+    )
+    assert new.startswith("exec podman run ") and new.endswith(
+        "--tty --env=RANK --workdir=/w --entrypoint= torch sh -c 'echo $0'"
+    )
+    assert command_line([("apptainer", "apptainer")], wish)[:2] == ["apptainer", "exec"]
+    assert container_name(7, 1, 0, "/a/script") != container_name(7, 1, 0, "/b/script")

@@ -162,7 +162,7 @@ def test_a_client_that_says_nonsense_is_taken_for_gone(parts: list[Part], bytes_
 
 
 def test_what_a_task_leaves_behind_goes_with_it(parts: list[Part]) -> None:
-    part = start(parts, ["sh", "-c", "(setsid sleep 618.25 >/dev/null 2>&1 &); exit 3"])
+    part = start(parts, ["sh", "-c", "(setsid env -i /bin/sleep 618.25 >/dev/null 2>&1 &); exit 3"])
     part.hear("ended")
     assert part.end()["exit_code"] == 3 and not living("618.25")
 

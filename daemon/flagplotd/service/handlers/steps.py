@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from flagplot_wire import streams as ws
 from flagplot_wire.errors import Refused
-from flagplot_wire.job import Job
+from flagplot_wire.job import Job, Payload
 from flagplot_wire.job import State as JobState
 from flagplot_wire.replies import Acted, Opened, Steps, StepStarted
 from flagplot_wire.requests import CancelStep, Claim, EndJob, GetSteps, OpenFile, OpenPort, StartStep, WatchStep
@@ -26,7 +26,8 @@ MAX_SPEC = 2 * 1024 * 1024
 async def start(asking: Asking, request: StartStep) -> StepStarted:
     """Write the step down, then connect the client to each of its nodes, which start it."""
     server, spec = asking.server, request.spec
-    texts = (spec.work_dir, spec.stdout, spec.stderr, spec.input, *spec.argv, *spec.environment)
+    boxed = (spec.container_image, spec.container_mounts, spec.container_workdir)
+    texts = (spec.work_dir, spec.stdout, spec.stderr, spec.input, *boxed, *spec.argv, *spec.environment)
     if any("\0" in text for text in (*texts, *spec.environment.values())):
         raise Refused("bad_request", "a path, argument or variable holds a NUL byte")
     if size_of(spec) > MAX_SPEC:
@@ -34,11 +35,9 @@ async def start(asking: Asking, request: StartStep) -> StepStarted:
     reply = await server.loop.answer(st.BeginStep(asking.who, request.job, spec, request.as_owner), StepStarted)
     step = reply.step
     job = server.state.jobs[step.number]
-    environment = dict(spec.environment)
-    if spec.kind == "shell":
-        payload = await server.dispatch.payloads.get(job.array_number or job.number)
-        environment = {**(payload.environment if payload else {}), **environment}
-    launch = server.dispatch.step_launch(job, environment)
+    payload = await server.dispatch.payloads.get(job.array_number or job.number) or Payload("")
+    environment = {**(payload.environment if spec.kind == "shell" else {}), **spec.environment}
+    launch = server.dispatch.step_launch(job, payload, environment)
     try:
         opened = _open_all(asking, request.stream, step.parts)
     except Refused as refused:
@@ -56,14 +55,24 @@ async def watch(asking: Asking, request: WatchStep) -> StepStarted:
     """Connect the client to the parts of a running step that have not ended, to see what they write."""
     job = await find_one(asking, request.job)
     owner_or_operator(asking, job)
+    if request.stdin and job.user != asking.who.user:
+        raise Refused("not_permitted", f"job {job.display_id} belongs to {job.user}", "--no-stdin only watches it")
     running = asking.server.state.steps.get(job.number, {})
     step = running.get(request.step if request.step >= 0 else max(running, default=-1))
-    if step is None:
-        what = f"step {job.display_id}.{request.step}" if request.step >= 0 else f"a step of job {job.display_id}"
+    if step is None and request.step >= 0:
+        what = f"step {job.display_id}.{request.step}"
         raise Refused("not_running", f"{what} does not run", "flagplot show job lists the steps")
+    if step is None:
+        script = (
+            "; its script reads no input from here (-i gives it a file)" if job.status.state is JobState.RUNNING else ""
+        )
+        raise Refused(
+            "not_running", f"no step of job {job.display_id} runs{script}",
+            "flagplot logs -f follows the script's output, flagplot run starts a step",
+        )  # fmt: skip
     parts = tuple(part for part in step.parts if part.node not in step.ended)
     for node, there in _open_all(asking, request.stream, parts):
-        node.send(ws.ConnectStep(there, step.number, step.attempt, step.step))
+        node.send(ws.ConnectStep(there, step.number, step.attempt, step.step, stdin=request.stdin))
     return StepStarted(replace(step, parts=parts))
 
 
