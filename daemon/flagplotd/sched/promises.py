@@ -101,7 +101,8 @@ def _place(snapshot: Snapshot, promises: Promises, row: Waiting) -> int:
     place = promises.places.get(row.job.number, -1)
     if place < 0 or not same_request(promises.specs[place], row.job.spec):
         return -1
-    return place if promises.parts[place] == snapshot.shapes[row.shape].least else -1
+    shape = snapshot.shapes[row.shape]
+    return place if shape.least <= promises.parts[place] <= shape.most else -1
 
 
 def made(snapshot: Snapshot, jobs: Any, held: Any, events: Any, e_gpu: Any) -> Promises:
