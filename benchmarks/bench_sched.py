@@ -97,7 +97,7 @@ class World:
         shut = self.events[ends : ends + holds]
         shut["time"], shut["res"] = NOW + np.tile([36_000, 72_000], len(reserved)), 0
         shut["sign"], shut["shut"] = np.tile([-1, 1], len(reserved)), np.tile([1, -1], len(reserved))
-        self.tail = np.array([ends + holds])
+        self.tail = np.array([ends + holds, 0])
         link_all(self.nodes, self.events, np.concatenate([row, np.repeat(reserved, 2)]))
 
     def _shapes(self) -> None:
@@ -125,7 +125,7 @@ class World:
         count, dice = self.size.jobs, self.dice
         self.jobs = np.zeros(count, at.JOB)
         self.jobs["shape"], self.jobs["count"] = dice.integers(0, self.size.shapes, count), 1
-        self.jobs["chain"] = dice.integers(0, ACCOUNTS, count)
+        self.jobs["chain"], self.jobs["held"] = dice.integers(0, ACCOUNTS, count), -1
         self.priority = dice.integers(0, 1 << 32, count)
         self.c_first = np.arange(0, 3 * ACCOUNTS + 1, 3)
         self.c_scope = dice.integers(0, 3 * ACCOUNTS, 3 * ACCOUNTS)
@@ -144,7 +144,8 @@ class World:
         jobs = self.jobs[np.argsort(-self.priority, kind="stable")]
         prepare(NOW, count, self.nodes, free, self.g_free, self.cards, self.events, self.e_gpu, when, first, run)
         rows = cycle(
-            NOW, self.size.reservations, jobs, self.shapes, self.masks, free, self.nodes, self.g_free, self.cards,
+            NOW, self.size.reservations, False, jobs, np.zeros(self.size.reservations, at.HELD), np.zeros(0, ints),
+            np.zeros((0, GPUS), np.int32), self.shapes, self.masks, free, self.nodes, self.g_free, self.cards,
             self.c_numa, self.events, self.e_gpu, self.tail, when, first, self.c_first, self.c_scope, self.used, self.most,
             self.switches, count, failed, np.zeros(2, ints), np.zeros(GPUS, np.int32), run, np.zeros(GPUS, np.int32),
             np.zeros(4, ints), np.zeros(most, ints), np.zeros(count, ints), np.zeros(len(self.switches) + 2 * count, ints),

@@ -80,7 +80,7 @@ def _events(snapshot: Snapshot, nodes: Any, width: int, room: int) -> tuple[Any,
         for gpu, shards in hold.gpus:
             e_gpu[place, gpu] = hold.sign * shards
     link_all(nodes, events, rows)
-    return events, e_gpu, np.array([len(rows)], np.int64)
+    return events, e_gpu, np.array([len(rows), 0], np.int64)
 
 
 def _bits(allowed: Any) -> Any:

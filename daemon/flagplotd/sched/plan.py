@@ -12,6 +12,7 @@ from flagplot_wire.job import Forecast, Reason, Why
 from flagplotd.core.stimuli import Start
 
 if TYPE_CHECKING:
+    from flagplotd.sched.promises import Promises
     from flagplotd.sched.snapshot import Snapshot
 
 
@@ -39,17 +40,19 @@ class Policy(Struct, frozen=True):
     reservations: int = 100
     """K of EASY backfill: how many blocked jobs at the front get a start that none behind may delay."""
     backfill: Literal["easy", "conservative"] = "easy"
-    """Conservative backfill gives every blocked job a start that none behind may delay."""
+    """Conservative backfill gives every blocked job a start that none behind may delay, and holds it from cycle to cycle."""
     default_time_s: int = 3_600
     """Taken for jobs without a time limit when planning what runs behind them."""
 
 
 class Plan(Struct, frozen=True):
-    """A cycle's result: what starts now, and a forecast for *every* pending job looked at."""
+    """A cycle's result: what starts now, a forecast for *every* pending job looked at, and what the next cycle is to know
+    of the planned starts (None: nothing is planned)."""
 
     starts: tuple[Start, ...] = ()
     forecasts: tuple[Forecast, ...] = ()
     examined: int = 0
+    promises: Promises | None = None
 
 
 def plan(snapshot: Snapshot, policy: Policy) -> Plan:
@@ -64,33 +67,43 @@ def plan(snapshot: Snapshot, policy: Policy) -> Plan:
     count = len(snapshot.waiting)
     if count == 0 or not snapshot.nodes:
         return Plan((), (*snapshot.idle_forecasts, *(_no_nodes(row.job.number) for row in snapshot.waiting)), count)
-    out, out_gpu, answers, used = _run(snapshot, policy)
+    out, out_gpu, answers, used, promises = _run(snapshot, policy)
     starts = _starts(snapshot, out.tolist(), out_gpu.tolist())
-    return Plan(tuple(starts), (*snapshot.idle_forecasts, *forecasts_of(snapshot, answers, used.tolist())), count)
+    forecasts = forecasts_of(snapshot, answers, used.tolist())
+    return Plan(tuple(starts), (*snapshot.idle_forecasts, *forecasts), count, promises)
 
 
-def _run(snapshot: Snapshot, policy: Policy) -> tuple[Any, Any, Any, Any]:
-    """The kernels' answers: rows of starts, the GPUs of each, what they say of each job, and what of each
-    limit is used then."""
+def _run(snapshot: Snapshot, policy: Policy) -> tuple[Any, Any, Any, Any, Promises]:
+    """The kernels' answers: rows of starts, the GPUs of each, what they say of each job, what of each limit is used
+    then, and what is promised."""
     import numpy as np
 
     from flagplotd.sched.arrays import arrays_of, switches_of
     from flagplotd.sched.kernel import layout
     from flagplotd.sched.kernel.cycle import cycle, prepare
+    from flagplotd.sched.promises import Promises, is_urgent, made, recalled
 
     ints, waiting, nodes, width = np.int64, snapshot.waiting, len(snapshot.nodes), snapshot.g_of.shape[1]
-    most = max(shape.most for shape in snapshot.shapes)
-    rows = most + min(sum(row.count for row in waiting) * most, MOST_STARTS)
-    planned = len(waiting) if policy.backfill == "conservative" else min(policy.reservations, len(waiting))
-    arrays = arrays_of(snapshot, rows + 2 * min(planned * most, MOST_PLANNED) + 2 * layout.LICENSES)
+    most, seats = (max(of) for of in zip(*((shape.most, len(shape.licenses)) for shape in snapshot.shapes), strict=True))
+    starts = min(sum(row.count for row in waiting) * most, MOST_STARTS)
+    firm = policy.backfill == "conservative"
+    planned = len(waiting) if firm else min(policy.reservations, len(waiting))
+    jobs = np.zeros(len(waiting), layout.JOB)
+    for name in ("shape", "count", "chain"):
+        jobs[name] = [getattr(row, name) for row in waiting]
+    jobs["held"] = -1
+    if firm:
+        first_of_all = snapshot.inputs.first if snapshot.inputs is not None else ()
+        jobs["urgent"] = [is_urgent(row.job, first_of_all) for row in waiting]
+    before = snapshot.memory.promises if snapshot.memory is not None else Promises()
+    held, kept, kept_gpu = recalled(snapshot, before, jobs, planned)
+    promised = min(planned * (most + seats), MOST_PLANNED) + len(kept) + len(before.places) * seats + most + seats
+    arrays, rows = arrays_of(snapshot, starts * (1 + seats) + most + seats + 2 * promised), most + starts
     when = np.zeros((layout.BOUNDS, nodes), ints)
     first = np.zeros((layout.BOUNDS, arrays.masks.shape[1]), ints)
     run = np.zeros(width, np.int32)
     prepare(snapshot.now, nodes, arrays.nodes, arrays.free, arrays.g_free, arrays.cards, arrays.events, arrays.e_gpu, when,
             first, run)  # fmt: skip
-    jobs = np.zeros(len(waiting), layout.JOB)
-    for name in ("shape", "count", "chain"):
-        jobs[name] = [getattr(row, name) for row in waiting]
     used = np.array([limit.used for limit in snapshot.limits], ints).reshape(-1, layout.USED)
     limits = np.array([limit.most for limit in snapshot.limits], ints).reshape(-1, layout.USED)
     c_first = np.cumsum([0, *(len(chain) for chain in snapshot.chains)])
@@ -99,13 +112,13 @@ def _run(snapshot: Snapshot, policy: Policy) -> tuple[Any, Any, Any, Any]:
     out, out_gpu = np.zeros((rows, 3), ints), np.zeros((rows, width), np.int32)
     answers = np.zeros(len(waiting), layout.ANSWER)
     written = cycle(
-        snapshot.now, planned, jobs, arrays.shapes, arrays.masks, arrays.free, arrays.nodes, arrays.g_free, arrays.cards,
+        snapshot.now, planned, firm, jobs, held, kept, kept_gpu, arrays.shapes, arrays.masks, arrays.free, arrays.nodes, arrays.g_free, arrays.cards,
         arrays.c_numa, arrays.events, arrays.e_gpu, arrays.tail, when, first, c_first, c_scope, used, limits, switches,
         nodes, np.zeros(len(arrays.shapes), ints), np.zeros(2, ints), np.zeros(width, np.int32), run,
         np.zeros(width, np.int32), np.zeros(4, ints), np.zeros(most, ints), np.zeros(nodes, ints),
         np.zeros(len(switches) + 2 * nodes + 1, ints), np.zeros(nodes, ints), np.zeros(2, ints), out, out_gpu, answers,
     )  # fmt: skip
-    return out[:written], out_gpu[:written], answers, used
+    return out[:written], out_gpu[:written], answers, used, made(snapshot, jobs, held, arrays.events, arrays.e_gpu)
 
 
 def _no_nodes(number: Any) -> Forecast:

@@ -301,11 +301,13 @@ def _gpus_suffice(now: Snapshot, shape: int, node: int, gfree: list[int]) -> boo
 
 
 def planned(snapshot: Snapshot, policy: Policy) -> Planned:
-    """A whole cycle: the plan, and whom to preempt for whom it leaves blocked."""
+    """A whole cycle: the plan, and whom to preempt for whom it leaves blocked. What is promised then is remembered."""
     from flagplotd.sched.plan import plan
 
     policy = guarded(snapshot, policy)
     made = plan(snapshot, policy)
+    if snapshot.memory is not None and made.promises is not None:
+        snapshot.memory.promises = made.promises
     decision = decide(snapshot, made, policy)
     return Planned(made.starts, told(snapshot, made.forecasts, decision), decision.preempts, decision.given_up)
 

@@ -22,6 +22,7 @@ from flagplotd.sched.leaving import leaving
 from flagplotd.sched.places import Places
 from flagplotd.sched.preempt import Preemption
 from flagplotd.sched.priority import Inputs
+from flagplotd.sched.promises import Memory
 from flagplotd.sched.shapes import Shape, shape_of
 
 Ints = NDArray[np.int64]
@@ -107,6 +108,8 @@ class Snapshot:
     """What priorities follow from beside the jobs; without it age, tier and nice alone count."""
     preemption: Preemption | None = None
     """Whom jobs may preempt; without it nobody."""
+    memory: Memory | None = None
+    """What the last cycle promised; without it all is planned anew."""
 
     def with_shape(self, number: JobNumber, shape: Shape) -> Snapshot:
         """As this one, with one job asking for something else."""

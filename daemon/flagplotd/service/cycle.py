@@ -46,6 +46,7 @@ class Cycle:
         self.fairshare = Remembered()
         self._wanted = asyncio.Event()
         self._worker = ThreadPoolExecutor(1, "scheduler")
+        self._memory: Any = None
         self._told: dict[JobNumber, Forecast] = {}
         self._still_at = -1
         self.loaded = asyncio.Event()
@@ -110,12 +111,14 @@ class Cycle:
         """The state of now for a plan, with what priorities and preemptions follow from; `extra` is a job that was not submitted."""
         from flagplotd.sched.preempt import preemption
         from flagplotd.sched.priority import inputs
+        from flagplotd.sched.promises import Memory
         from flagplotd.sched.snapshot import take
 
-        state = self._loop.state
+        state, self._memory = self._loop.state, self._memory or Memory()
         snapshot = take(state, self._loop.now(), self.policy.default_time_s, extra=extra)
         snapshot.inputs = inputs(state, self.policy, self.fairshare)
         snapshot.preemption = preemption(state, snapshot.now)
+        snapshot.memory = self._memory
         return snapshot
 
     async def _once(self) -> None:

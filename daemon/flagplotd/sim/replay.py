@@ -23,6 +23,7 @@ from flagplotd.core.step import step
 from flagplotd.sched.plan import Policy
 from flagplotd.sched.preempt import planned, preemption
 from flagplotd.sched.priority import inputs
+from flagplotd.sched.promises import Memory
 from flagplotd.sched.snapshot import take
 from flagplotd.sim.history import Key, Moment, Past, Run, Stay, fresh, key_of
 
@@ -47,7 +48,7 @@ class Replay:
         self.past, self.state, self.policy = past, state, policy
         self.stays: dict[Key, Stay] = {}
         self.now = past.since
-        self._memory = Remembered()
+        self._memory, self._promised = Remembered(), Memory()
         self._heap: list[tuple[int, int, int, int]] = []
         self._attempts: list[tuple[JobNumber, int]] = []
         self._count, self._wanted, self._last = 0, True, self.now
@@ -138,6 +139,7 @@ class Replay:
         while self.state.pending:
             snapshot = take(self.state, self.now, self.policy.default_time_s)
             snapshot.inputs = inputs(self.state, self.policy, self._memory)
+            snapshot.memory = self._promised
             snapshot.preemption = preemption(self.state, self.now)
             if not self._step(planned(snapshot, self.policy)).events:
                 break

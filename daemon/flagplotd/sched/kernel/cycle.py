@@ -2,6 +2,10 @@
 
 A planned start takes its part of its nodes' timelines, so that nothing behind it may delay it. EASY backfill plans the
 first K blocked jobs (Mu'alem and Feitelson, 2001), conservative backfill all of them.
+
+What was planned is a promise that the next cycle knows. In EASY it only decides between places at the same moment, so
+that a start gets later through jobs in front of it alone. Conservative backfill holds promises: in the order of the jobs
+each is given back, and gets an earlier start where there is one, else the one it had.
 """
 
 from __future__ import annotations
@@ -29,8 +33,12 @@ from flagplotd.sched.kernel.layout import (
     TIMES,
     USED,
 )
+from flagplotd.sched.kernel.promises import can_keep, promise, put_in, recall, row_for, take_out
 from flagplotd.sched.kernel.search import ONE, best_node, scan, when_and_where
 from flagplotd.sched.kernel.timeline import add_event, bound_node, window
+
+PASSES = 16
+"""How often all promises are tried at the most in one cycle."""
 
 
 @njit(**INNER)
@@ -171,28 +179,6 @@ def _near_cores(cpu, gpus, cards, cores):
 
 
 @njit(**INNER)
-def promise(job, time, now, shape, taken, nodes, g_free, cards, c_numa, events, e_gpu, tail, when, first, room, room_gpu, run,
-            gpus, chosen, licenses):  # fmt: skip
-    """Keep the chosen nodes' parts for a job from `time` on."""
-    end = time + shape.limit
-    for part in range(taken):
-        row = chosen[part]
-        window(nodes, g_free, events, e_gpu, row, time, end, shape.res, room, room_gpu, run)
-        pick(shape, room_gpu, cards[row], c_numa[row], gpus)
-        cpu, mem = cpus_of(shape, nodes[row]), memory_of(shape, nodes[row])
-        add_event(nodes, events, e_gpu, row, tail[0], time, -1, cpu, mem, gpus, -1, job)
-        add_event(nodes, events, e_gpu, row, tail[0] + 1, end, 1, cpu, mem, gpus, -1, job)
-        tail[0] += 2
-        bound_node(nodes, g_free, cards, events, e_gpu, row, now, when, first, run)
-    gpus[:] = 0
-    for index in range(shape.licenses):
-        row, seats = licenses + shape.license[index], shape.seats[index]
-        add_event(nodes, events, e_gpu, row, tail[0], time, -1, seats, 0, gpus, -1, job)
-        add_event(nodes, events, e_gpu, row, tail[0] + 1, end, 1, seats, 0, gpus, -1, job)
-        tail[0] += 2
-
-
-@njit(**INNER)
 def begin(now, shape, made, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run, found,
           tally, chosen, info, switches, licenses):  # fmt: skip
     """The nodes of a job that can start now into `chosen`: (how many, 0) or (0, why none can)."""
@@ -233,50 +219,133 @@ def begin(now, shape, made, masks, free, nodes, g_free, cards, c_numa, events, e
     return 0, _why(shape, count, made, info, masks, nodes, cards, run)
 
 
-@njit(**OPTIONS)
-def cycle(now, reservations, jobs, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, tail, when, first,
-          c_first, c_scope, used, most, switches, licenses, failed, room, room_gpu, run, gpus, levels, times, found, tally,
-          chosen, info, out, out_gpu, answers):  # fmt: skip
-    """Plan all jobs, given in their order; returns the rows of `out` written. `failed` is, by shape, 0 or why none starts
-    any more in this pass."""
-    rows, made = 0, 0
-    for job in range(jobs.shape[0]):
-        kind, chain, answer = jobs[job].shape, jobs[job].chain, answers[job]
-        shape = shapes[kind]
-        scope = -1
-        while answer.started < jobs[job].count:
-            scope = over(chain, shape.need, c_first, c_scope, used, most)
-            if scope >= 0 or failed[kind] != 0:
-                break
-            if rows + shape.most > out.shape[0] or tail[0] + shape.most + shape.licenses > events.shape[0]:
-                failed[kind] = RESOURCES
-                break
-            taken, why = begin(now, shape, made, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room,
-                               room_gpu, run, found, tally, chosen, info, switches, licenses)  # fmt: skip
-            if taken == 0:
-                failed[kind] = why
-                break
-            take(job, now, shape, taken, rows, nodes, free, g_free, cards, c_numa, events, e_gpu, tail, when, first, room,
-                 room_gpu, run, gpus, chosen, licenses, out, out_gpu)  # fmt: skip
-            rows += taken
-            answer.started += 1
-            for place in range(c_first[chain], c_first[chain + 1]):
-                for counter in range(USED):
-                    used[c_scope[place], counter] += shape.need[counter]
-        if answer.started >= jobs[job].count:
-            continue
-        answer.bits, answer.scope = (LIMIT if scope >= 0 else 0) | failed[kind], scope
-        if made >= reservations or scope >= 0 or failed[kind] & (DOWN | IMPOSSIBLE):
-            continue
-        if tail[0] + 2 * (shape.least + shape.licenses) > events.shape[0]:
-            continue
-        made += 1
+@njit(**INNER)
+def when_next(job, one, hold, now, shape, masks, nodes, g_free, cards, c_numa, events, e_gpu, tail, when, first, switches, levels,
+              room, room_gpu, run, times, gpus, found, tally, chosen, licenses):  # fmt: skip
+    """Promise a job its earliest start; that of before, in the same place, where nothing is earlier. Returns the moment
+    (NEVER: none is known). With `hold` that of before is taken untried where it can be had."""
+    old = max(one.time, now if hold else now + 1)
+    kept = one.time < NEVER and can_keep(one, old, shape, masks, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run)
+    time, taken = NEVER, 0
+    if not (kept and (hold or old == now + 1)):
         time, taken = when_and_where(shape, now, masks, nodes, g_free, cards, events, e_gpu, when, first, switches, levels,
                                      room, room_gpu, run, times, found, tally, chosen, licenses)  # fmt: skip
-        if time < NEVER:
-            answer.start, answer.node = time, chosen[0]
-            promise(job, time, now, shape, taken, nodes, g_free, cards, c_numa, events, e_gpu, tail, when, first, room,
+    if kept and old <= time:
+        put_in(one, old, now, shape, nodes, g_free, cards, events, e_gpu, when, first, run)
+    elif time < NEVER and tail[0] + 2 * (taken + shape.licenses) <= events.shape[0]:
+        promise(job, one, time, now, shape, taken, nodes, g_free, cards, c_numa, events, e_gpu, tail, when, first, room,
+                room_gpu, run, gpus, chosen, licenses)  # fmt: skip
+    else:
+        one.time = NEVER
+    return one.time
+
+
+@njit(**INNER)
+def hold_all(now, jobs, held, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, tail, when, first, c_first,
+             c_scope, used, most, switches, licenses, room, room_gpu, run, gpus, levels, times, found, tally, chosen,
+             info):  # fmt: skip
+    """Put all promises of before into the timelines, in the order of the jobs: one that cannot be held is made anew,
+    around those in front of it. Urgent jobs get theirs as if there were none behind them."""
+    for job in range(jobs.shape[0]):
+        if jobs[job].held < 0 and not jobs[job].urgent:
+            continue
+        shape, at = shapes[jobs[job].shape], row_for(jobs, job, held, tail)
+        if at < 0 or over(jobs[job].chain, shape.need, c_first, c_scope, used, most) >= 0:
+            continue
+        one, taken = held[at], 0
+        if jobs[job].urgent:
+            one.time = NEVER
+            taken, _ = begin(now, shape, 0, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu,
+                             run, found, tally, chosen, info, switches, licenses)  # fmt: skip
+        if taken > 0 and tail[0] + 2 * (taken + shape.licenses) <= events.shape[0]:
+            promise(job, one, now, now, shape, taken, nodes, g_free, cards, c_numa, events, e_gpu, tail, when, first, room,
                     room_gpu, run, gpus, chosen, licenses)  # fmt: skip
+        else:
+            when_next(job, one, True, now, shape, masks, nodes, g_free, cards, c_numa, events, e_gpu, tail, when, first,
+                      switches, levels, room, room_gpu, run, times, gpus, found, tally, chosen, licenses)  # fmt: skip
+
+
+@njit(**INNER)
+def start_job(job, rows, made, again, now, jobs, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, tail, when,
+              first, c_first, c_scope, used, most, switches, licenses, failed, room, room_gpu, run, gpus, levels, found, tally,
+              chosen, info, out, out_gpu, answers):  # fmt: skip
+    """Start a job, or as many elements of an array as may; (rows of `out` written by now, the limit that stops it or -1).
+    With `again` it is tried although others of its shape failed."""
+    kind, chain, answer = jobs[job].shape, jobs[job].chain, answers[job]
+    shape, scope = shapes[kind], -1
+    while answer.started < jobs[job].count:
+        scope = over(chain, shape.need, c_first, c_scope, used, most)
+        if scope >= 0 or (failed[kind] != 0 and not again):
+            break
+        if rows + shape.most > out.shape[0] or tail[0] + shape.most + shape.licenses > events.shape[0]:
+            failed[kind] = RESOURCES
+            break
+        taken, why = begin(now, shape, made, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu,
+                           run, found, tally, chosen, info, switches, licenses)  # fmt: skip
+        if taken == 0:
+            failed[kind] = why
+            break
+        take(job, now, shape, taken, rows, nodes, free, g_free, cards, c_numa, events, e_gpu, tail, when, first, room,
+             room_gpu, run, gpus, chosen, licenses, out, out_gpu)  # fmt: skip
+        rows += taken
+        answer.started += 1
+        for place in range(c_first[chain], c_first[chain + 1]):
+            for counter in range(USED):
+                used[c_scope[place], counter] += shape.need[counter]
+    return rows, scope
+
+
+@njit(**OPTIONS)
+def cycle(now, reservations, firm, jobs, held, kept, kept_gpu, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu,
+          tail, when, first, c_first, c_scope, used, most, switches, licenses, failed, room, room_gpu, run, gpus, levels,
+          times, found, tally, chosen, info, out, out_gpu, answers):  # fmt: skip
+    """Plan all jobs, given in their order; returns the rows of `out` written. `failed` is, by shape, 0 or why none starts
+    any more in this pass. `tail` counts the events and the rows of `held`, which are promises made before to begin with.
+
+    With `firm` no job gets a start that is later than promised before, but for what stands in front of it (`hold_all`):
+    all are tried again for as long as any of them gets an earlier one, so that what that frees is used.
+    """
+    recall(jobs, held, shapes, kept, kept_gpu, nodes, events, e_gpu, tail, gpus, licenses)
+    if firm:
+        hold_all(now, jobs, held, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, tail, when, first, c_first,
+                 c_scope, used, most, switches, licenses, room, room_gpu, run, gpus, levels, times, found, tally, chosen,
+                 info)  # fmt: skip
+    rows, moved, passes = 0, True, 0
+    while moved and passes < PASSES:
+        made, moved, passes = 0, False, passes + 1
+        failed[:] = 0
+        for job in range(jobs.shape[0]):
+            kind, answer = jobs[job].shape, answers[job]
+            if answer.started >= jobs[job].count:
+                continue
+            shape, at, linked = shapes[kind], jobs[job].held, False
+            if at >= 0 and held[at].linked:
+                linked = True
+                take_out(held[at], now, shape, nodes, g_free, cards, events, e_gpu, when, first, run)
+            rows, scope = start_job(
+                job, rows, made, linked, now, jobs, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, tail,
+                when, first, c_first, c_scope, used, most, switches, licenses, failed, room, room_gpu, run, gpus, levels,
+                found, tally, chosen, info, out, out_gpu, answers,
+            )  # fmt: skip
+            moved |= linked and answer.started > 0
+            if at >= 0 and answer.started > 0:
+                held[at].time = NEVER
+            if answer.started >= jobs[job].count:
+                continue
+            answer.bits, answer.scope, answer.start = (LIMIT if scope >= 0 else 0) | failed[kind], scope, 0
+            stuck = made >= reservations or scope >= 0 or failed[kind] & (DOWN | IMPOSSIBLE) != 0
+            at = -1 if stuck else row_for(jobs, job, held, tail)
+            if at < 0:
+                moved |= linked
+                continue
+            made += 1
+            before = held[at].time
+            time = when_next(job, held[at], False, now, shape, masks, nodes, g_free, cards, c_numa, events, e_gpu, tail, when,
+                             first, switches, levels, room, room_gpu, run, times, gpus, found, tally, chosen,
+                             licenses)  # fmt: skip
+            moved |= linked and time != before
+            if time < NEVER:
+                answer.start, answer.node = time, events[held[at].first].row
     return rows
 
 

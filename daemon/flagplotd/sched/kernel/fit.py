@@ -71,10 +71,7 @@ def holds(shape, free, cards):
 @njit(**INNER)
 def fits(shape, node, room, room_gpu, cards):
     """Whether a part fits into `room` (CPUs, MiB) and the shards `room_gpu`."""
-    if shape.exclusive:
-        if room[0] < node.cpus:
-            return False
-    elif shape.cpu > room[0]:
+    if shape.cpu > room[0] or (shape.exclusive and room[0] < node.cpus):
         return False
     if memory_of(shape, node) > room[1]:
         return False

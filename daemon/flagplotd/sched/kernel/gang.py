@@ -17,7 +17,9 @@ def choose(shape, want, found, count, nodes, switches, tally, chosen):
     few hang together. Changes `found`. `tally` has room for the switches, the blocks and the nodes."""
     if shape.contiguous:
         return _neighbours(shape, want, found, count, chosen)
-    count = _one_block(shape, found, count, nodes, tally)
+    if shape.switches == 0 or switches.shape[0] == 0:
+        # A most of leaves goes before a block, whose nodes may be on more of them.
+        count = _one_block(shape, found, count, nodes, tally)
     if switches.shape[0] == 0:
         taken = _fullest(found, count, min(want, count), nodes, chosen, 0)
     else:
@@ -108,14 +110,19 @@ def _under(leaf, switch, switches):
 
 
 @njit(**INNER)
-def _lowest(shape, found, count, nodes, switches, tally):
-    """The lowest switch, of them the one with the fewest, that joins enough fitting nodes (-1: none)."""
+def _count_switches(found, count, nodes, switches, tally):
+    """Count the nodes below each switch into `tally`."""
     tally[: switches.shape[0]] = 0
     for at in range(count):
         switch = nodes[found[at]].leaf
         while switch >= 0:
             tally[switch] += 1
             switch = switches[switch].parent
+
+
+@njit(**INNER)
+def _lowest(shape, switches, tally):
+    """The lowest switch, of them the one with the fewest, that joins enough nodes (-1: none)."""
     best = -1
     for switch in range(switches.shape[0]):
         if tally[switch] < shape.least:
@@ -130,13 +137,36 @@ def _lowest(shape, found, count, nodes, switches, tally):
 
 
 @njit(**INNER)
+def _leaves(shape, top, switches, tally):
+    """The fewest leaves below a switch that have enough nodes."""
+    left, leaves = shape.least, 0
+    while left > 0:
+        best = -1
+        for leaf in range(switches.shape[0]):
+            if switches[leaf].level == 0 and tally[leaf] > 0 and _under(leaf, top, switches):
+                if best < 0 or tally[leaf] > tally[best]:
+                    best = leaf
+        left -= tally[best]
+        # Negative ones are counted already.
+        tally[best] = -tally[best]
+        leaves += 1
+    for leaf in range(switches.shape[0]):
+        tally[leaf] = abs(tally[leaf])
+    return leaves
+
+
+@njit(**INNER)
 def _by_switch(shape, want, found, count, nodes, switches, tally, chosen):
-    top = _lowest(shape, found, count, nodes, switches, tally)
+    _count_switches(found, count, nodes, switches, tally)
+    top = _lowest(shape, switches, tally)
+    while shape.switches > 0 and top >= 0 and _leaves(shape, top, switches, tally) > shape.switches:
+        tally[top] = 0
+        top = _lowest(shape, switches, tally)
     if top < 0 and shape.switches > 0:
         return 0
     if top < 0:
         return _fullest(found, count, min(want, count), nodes, chosen, 0)
-    taken, leaves = 0, 0
+    taken = 0
     room = tally[switches.shape[0] :]
     while taken < shape.least:
         left, best = shape.least - taken, -1
@@ -151,9 +181,6 @@ def _by_switch(shape, want, found, count, nodes, switches, tally, chosen):
             elif tally[leaf] > tally[best]:
                 best = leaf
         if best < 0:
-            return 0
-        leaves += 1
-        if 0 < shape.switches < leaves:
             return 0
         kept = 0
         for at in range(count):

@@ -36,10 +36,10 @@ events take something or close it."""
 
 CARD = np.dtype([(name, np.int32) for name in ("of", "ok", "kind", "vram", "numa")])
 
-EVENT = np.dtype([(name, INTS) for name in ("time", "next", "sign", "cpu", "mem", "shut", "res", "job")])
+EVENT = np.dtype([(name, INTS) for name in ("time", "next", "sign", "cpu", "mem", "shut", "res", "job", "row")])
 """At `time` so much becomes free (`sign` 1) or is taken (-1, with negative figures). `shut` 1 closes the node, -1 opens it again. `res` is the
 reservation that the event belongs to: jobs of it do not see the event (-1: none). `job` is whose start is planned
-here (-1: nobody's)."""
+here (-1: nobody's). `row` is the node's."""
 
 SHAPE = np.dtype(
     [
@@ -57,8 +57,13 @@ all; or `shards` or `vram` MiB of one GPU of type `stype`. `near`: all CPUs on t
 most leaves (0: any). `res`: the reservation it runs in, which `opens` and `closes`. `license`, `seats`: rows of licenses
 and how many. `need`: what it counts for in limits."""
 
-JOB = np.dtype([(name, np.int32) for name in ("shape", "count", "chain")])
-"""A pending job: how many starts are allowed at once (arrays), the chain of limits it is under."""
+JOB = np.dtype([(name, np.int32) for name in ("shape", "count", "chain", "urgent", "held")])
+"""A pending job: how many starts are allowed at once (arrays), the chain of limits it is under, whether it goes before
+what is promised behind it, and its row of promises (-1: none)."""
+
+HELD = np.dtype([("time", INTS)] + [(name, np.int32) for name in ("parts", "kept", "first", "linked")])
+"""A promised start (`time` NEVER: there is none any more) on `parts` nodes, which an earlier cycle kept from `kept` on. Its
+events are two for each part and license from `first` on (-1: none yet); they are in the timelines where `linked`."""
 
 ANSWER = np.dtype([("start", INTS)] + [(name, np.int32) for name in ("started", "node", "bits", "scope")])
 """Of a job: planned start (0: none), starts made, its first node, why it waits, the limit that stops it (scope × USED +

@@ -12,6 +12,7 @@ from flagplotd.sched.kernel.layout import AT_CPU, AT_PART, BOUNDS, CPU_LEVELS, G
 def link(nodes, events, row, event):
     """Put an event, whose record is filled, into its place on the node `row`; after those of the same time."""
     time = events[event].time
+    events[event].row = row
     before, at = -1, nodes[row].head
     while at >= 0 and events[at].time <= time:
         before, at = at, events[at].next
@@ -24,6 +25,21 @@ def link(nodes, events, row, event):
         nodes[row].takes += 1
 
 
+@njit(**INNER)
+def unlink(nodes, events, event):
+    """Take an event out of its node's timeline; the record stays filled."""
+    row = events[event].row
+    before, at = -1, nodes[row].head
+    while at != event:
+        before, at = at, events[at].next
+    if before < 0:
+        nodes[row].head = events[event].next
+    else:
+        events[before].next = events[event].next
+    if events[event].sign < 0:
+        nodes[row].takes -= 1
+
+
 @njit(**OPTIONS)
 def link_all(nodes, events, rows):
     """Put the first events, whose nodes are `rows`, into their places."""
@@ -32,13 +48,19 @@ def link_all(nodes, events, rows):
 
 
 @njit(**INNER)
-def add_event(nodes, events, e_gpu, row, event, time, sign, cpu, mem, gpus, res, job):
-    """Fill and link the record `event`: what is freed (sign 1) or taken (-1) at `time`."""
+def fill_event(events, e_gpu, row, event, time, sign, cpu, mem, gpus, res, job):
+    """Fill the record `event`: what is freed (sign 1) or taken (-1) at `time`."""
     one = events[event]
     one.time, one.sign, one.cpu, one.mem, one.shut = time, sign, sign * cpu, sign * mem, 0
-    one.res, one.job = res, job
+    one.res, one.job, one.row = res, job, row
     for gpu in range(e_gpu.shape[1]):
         e_gpu[event, gpu] = sign * gpus[gpu]
+
+
+@njit(**INNER)
+def add_event(nodes, events, e_gpu, row, event, time, sign, cpu, mem, gpus, res, job):
+    """Fill and link the record `event`."""
+    fill_event(events, e_gpu, row, event, time, sign, cpu, mem, gpus, res, job)
     link(nodes, events, row, event)
 
 
