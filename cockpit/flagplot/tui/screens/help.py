@@ -19,6 +19,8 @@ from flagplot_wire.text import fit, width
 
 ROOM = 63
 """Cells for keys and what they do; longer words go on below."""
+KEYS = 15
+"""Cells for the keys at most; what those of more do begins below them."""
 HERE, ALSO_HERE, EVERYWHERE = later("Here"), later("Also here"), later("Everywhere")
 
 
@@ -70,7 +72,7 @@ class HelpScreen(ModalScreen[None]):
     def body(self, wanted: str) -> Content:
         """The keys that match."""
         parts: list[str | tuple[str, str]] = []
-        last, wide = "", max((width(keys) for _, keys, _ in self._rows), default=0)
+        last, wide = "", min(KEYS, max((width(keys) for _, keys, _ in self._rows), default=0))
         for where, keys, what in self._rows:
             if wanted.lower() not in f"{keys} {what}".lower():
                 continue
@@ -79,8 +81,9 @@ class HelpScreen(ModalScreen[None]):
                 parts.append((f"{tr(where)}\n", "bold $accent"))
                 last = where
             first, *rest = wrap(what, ROOM - wide) or [""]
-            parts.append((f"  {fit(keys, wide)}", "bold"))
-            parts.append(f" {first}\n")
+            long = width(keys) > wide
+            parts.append((f"  {keys}\n" if long else f"  {fit(keys, wide)}", "bold"))
+            parts.append(f"{'':<{wide + 3}}{first}\n" if long else f" {first}\n")
             parts.extend(f"{'':<{wide + 3}}{more}\n" for more in rest)
         return Content.assemble(*parts) if parts else Content(tr("No key matches"))
 

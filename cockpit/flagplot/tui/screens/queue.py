@@ -255,7 +255,7 @@ class QueueView(SortedView[QueueSpec]):
 
     def action_resubmit(self) -> None:
         """The submit form with the job under the cursor."""
-        if not self._moved_away() and (job := self._under_cursor()) is not None:
+        if not self.moved_away() and (job := self._under_cursor()) is not None:
             commands.open_resubmit(self.cockpit, job_target(job))
 
     def action_edit(self) -> None:

@@ -45,8 +45,7 @@ class UsageView(ListView):
     UsageView.-wide #usage-tabs { display: none; }
     """
     title = "Usage"
-    NOUN = "line"
-    WAITING = "usage comes"
+    NO_MATCH = "No line matches the filter"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Jobs", tooltip="The jobs of the account or user, or the job's page"),
         Binding("right_square_bracket,tab", "pane(1)", "Next pane"),
