@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from flagplot.client.target import ALL
 from flagplot.view.export import KINDS
 from flagplot_wire.errors import Refused
 
@@ -68,6 +69,10 @@ _ALL = (
     More(
         "export", "Export …", "the list as csv or json, the screen as svg  key E", "flagplot.tui.export:export", True,
         lambda app: KINDS,
+    ),
+    More(
+        "cluster", "Cluster …", "another cluster, or all  key K", "flagplot.tui.clusters:cluster", False,
+        lambda app: [*app.clusters.names, ALL],
     ),
     More(
         "plugin", "Own command …", "one of plugins.toml by its name", "flagplot.tui.plugins:run_plugin", True,

@@ -8,6 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 from textual.widget import Widget
 
+from flagplot.tui.clusters import mark
 from flagplot_wire.text import clean, counted
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class TopLine(Widget):
         if mirror.welcome is None:
             left.append(" not connected yet ", role("dim"))
         else:
-            left.append(f" {clean(mirror.welcome.cluster)} ", role("bold"))
+            left.append_text(mark(mirror.welcome.cluster, app.clusters.colour))
             if mirror.welcome.simulated:
                 left.append(" SIMULATED ", role("badge"))
             left.append(f" {clean(mirror.welcome.user)}", role("plain"))
