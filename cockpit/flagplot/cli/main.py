@@ -51,6 +51,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("flagplot.cli.up:command", "Start a cluster on this machine and open the cockpit."),
     "update": ("flagplot.cli.update:command", "Change jobs."),
     "user": ("flagplot.cli.policy:user", "Add, modify, remove and show users of accounts."),
+    "web": ("flagplot.cli.web:command", "Serve the cockpit to a browser of this machine."),
     "wait": ("flagplot.cli.wait:command", "Wait for jobs to end; exits with their code."),
 }
 """Name → (module:attribute, one line of help; empty: hidden)."""

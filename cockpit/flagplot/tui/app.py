@@ -311,6 +311,9 @@ class FlagplotApp(Navigation):
 
     def go_to_cluster(self, name: str, line: str = "") -> None:
         """Leave this cluster for another, where `line` is run as a command once it has answered."""
+        if self.is_web:
+            self.failure("A page shows one cluster", [f"flagplot --cluster {name} web serves that one"])
+            return
         self.clusters.following = (name, line)
         self.exit(0)
 
