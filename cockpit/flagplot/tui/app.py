@@ -30,6 +30,7 @@ from flagplot.tui.notices import Notices
 from flagplot.tui.registry import VIEWS
 from flagplot.tui.screens.base import BaseScreen
 from flagplot.tui.screens.confirm import TooSmall
+from flagplot.tui.undo import undo
 from flagplot.tui.widgets.hints import Hints
 from flagplot.tui.widgets.prompt import Prompt
 from flagplot.tui.widgets.topline import TopLine
@@ -86,6 +87,13 @@ class FlagplotApp(Navigation):
             "Export …",
             show=False,
             tooltip="Export: the list as CSV or JSON, the screen as SVG",
+        ),
+        Binding(
+            "Z,ctrl+z",
+            "undo",
+            "Undo",
+            show=False,
+            tooltip="Undo the last hold, release, drain, resume or edit, after asking",
         ),
         Binding("K", "clusters", "Clusters", show=False, tooltip="Pick another cluster, or the queues of all"),
         Binding("ctrl+r", "refresh_now", "Redraw", show=False),
@@ -298,6 +306,10 @@ class FlagplotApp(Navigation):
         from flagplot.tui.plugins import run_plugin
 
         run_plugin(self, [name])
+
+    def action_undo(self) -> None:
+        """Take back the last action that can be."""
+        undo(self)
 
     def action_clusters(self) -> None:
         """Pick another cluster."""

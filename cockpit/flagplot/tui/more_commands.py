@@ -78,6 +78,7 @@ _ALL = (
         "plugin", "Own command …", "one of plugins.toml by its name", "flagplot.tui.plugins:run_plugin", True,
         lambda app: [one.name for one in app.own.plugins],
     ),
+    More("undo", "Undo", "take back a hold, release, drain, resume or edit  key Z", "flagplot.tui.undo:undo"),
     More("notices", "Notices", "how the ends of my jobs are told", "flagplot.tui.notices:show_settings"),
 )  # fmt: skip
 MORE = {more.name: more for more in _ALL}
