@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from flagplot.client.target import Target, clusters_file, read_clusters
+from flagplot.client.target import ALL, Target, clusters_file, read_clusters
 from flagplot_wire.errors import Refused
 
 
@@ -28,6 +28,8 @@ def command(where: str, name: str | None, key_file: Path | None, fingerprint: st
     key = asyncio.run(server_key(host, port))
     shown = key.get_fingerprint()
     short = name or host.split(".")[0]
+    if short == ALL:
+        raise Refused("usage", f"{ALL} means every cluster", "give another name with --name")
     text = key.export_public_key().decode().strip()
     known = read_clusters().get(short, {})
     if known and str(known.get("host_key", "")).split()[:2] != text.split()[:2]:
@@ -72,7 +74,8 @@ async def _check(target: Target) -> tuple[str, str]:
 def save(name: str, target: Target) -> None:
     """Write the cluster into clusters.toml."""
     clusters = read_clusters()
-    clusters[name] = {
+    kept = {key: value for key, value in clusters.get(name, {}).items() if key in ("theme", "colour", "read_only")}
+    clusters[name] = kept | {
         "host": target.host,
         "port": target.port,
         "user": target.user,
@@ -84,16 +87,14 @@ def save(name: str, target: Target) -> None:
     lines = []
     for cluster, fields in clusters.items():
         lines.append(f"[{_quoted(cluster)}]")
-        lines += [
-            f"{key} = {value if isinstance(value, int) else _quoted(str(value))}" for key, value in fields.items()
-        ]
+        lines += [f"{key} = {_quoted(value)}" for key, value in fields.items()]
         lines.append("")
     fresh = path.with_suffix(".new")
     fresh.write_text("\n".join(lines))
     os.replace(fresh, path)
 
 
-def _quoted(text: str) -> str:
+def _quoted(value: object) -> str:
     import json
 
-    return json.dumps(text)
+    return json.dumps(value)

@@ -52,6 +52,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "update": ("flagplot.cli.update:command", "Change jobs."),
     "usage": ("flagplot.cli.usage:command", "Show who used what, your jobs' efficiency, and what limits leave."),
     "user": ("flagplot.cli.policy:user", "Add, modify, remove and show users of accounts."),
+    "web": ("flagplot.cli.web:command", "Serve the cockpit to a browser of this machine."),
     "wait": ("flagplot.cli.wait:command", "Wait for jobs to end; exits with their code."),
 }
 """Name → (module:attribute, one line of help; empty: hidden)."""

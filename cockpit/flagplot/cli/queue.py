@@ -6,11 +6,12 @@ import asyncio
 import getpass
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import click
 
-from flagplot.cli.common import ask, json_option
+from flagplot.cli.common import all_meant, ask, ask_all, cluster_option, exit_of, json_option, tell_silent
 from flagplot.client.calls import Calls
 from flagplot.output.table import table
 from flagplot.view.changes import by_id, changes
@@ -20,6 +21,7 @@ from flagplot_wire.hostlist import compress_hosts
 from flagplot_wire.job import Forecast, Job
 from flagplot_wire.replies import Jobs
 from flagplot_wire.requests import GetQueue
+from flagplot_wire.text import clean
 from flagplot_wire.units import format_duration, format_limit
 
 Shape = Callable[[Jobs, int], str]
@@ -42,12 +44,13 @@ LONG = ("JOBID", "PARTITION", "NAME", "USER", "STATE", "TIME", "TIME_LIMIT", "NO
 @click.option("-o", "--format", "letters", help="Columns by squeue's letters: '%.18i %.9P %j %t %R'.")
 @click.option("-O", "--Format", "names", help="Columns by squeue's names: JobID,Name:30,TimeLeft,ReasonList.")
 @click.option("--noheader", is_flag=True, help="Without the line of titles.")
+@cluster_option
 @json_option
 @click.pass_context
 def command(
     context: click.Context, users: tuple[str, ...], me: bool, partitions: tuple[str, ...], states: str | None,
     nodes: str | None, jobs: str | None, everything: bool, wide: bool, watch: int | None, letters: str | None,
-    names: str | None, noheader: bool, as_json: bool,
+    names: str | None, noheader: bool, cluster: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """List pending and running jobs."""
     shape = shape_of(letters, names, wide, noheader)
@@ -59,8 +62,13 @@ def command(
         (nodes,) if nodes else (),
         everything or bool(states),
     )
+    if all_meant(context, cluster):
+        if watch is not None:
+            raise Refused("usage", "--watch follows one cluster", "give its name")
+        _print_all(request, shape, as_json, wide, noheader, letters is not None or names is not None)
+        return
     try:
-        ask(context, lambda calls: _print(calls, request, shape, watch, as_json))
+        ask(context, lambda calls: _print(calls, request, shape, watch, as_json), cluster)
     except KeyboardInterrupt:
         if watch is None:
             raise
@@ -105,17 +113,43 @@ async def _print(calls: Calls, request: GetQueue, shape: Shape, watch: int | Non
             _print_json(changed, reply)
 
 
+def _print_all(request: GetQueue, shape: Shape, as_json: bool, wide: bool, noheader: bool, chosen: bool) -> None:
+    """The queues of all clusters: one table with a column more, or with chosen columns one after the other, as squeue."""
+    found = ask_all(lambda calls: calls.queue(request))
+    answered, now = tell_silent(found), int(time.time())
+    if as_json:
+        from flagplot.output.json import print_json
+
+        print_json(
+            [{"cluster": name, **one} for name, reply in answered.items() for one in _objects(reply.jobs, reply)]
+        )
+    elif chosen:
+        for name, reply in answered.items():
+            _print_text(f"CLUSTER: {clean(name)}")
+            _print_text(shape(reply, now))
+    else:
+        rows = [[name, *row] for name, reply in answered.items() for row in rows_of(reply, now, wide)]
+        _print_text(_table(("CLUSTER", *(LONG if wide else HEADER)), rows, wide, noheader, 1))
+    exit_of(found)
+
+
 def _print_text(text: str) -> None:
     if text:
         print(text, flush=True)
 
 
 def _print_json(jobs: Iterable[Job], reply: Jobs) -> None:
-    from flagplot.output.json import job_object, print_json
+    from flagplot.output.json import print_json
+
+    print_json(_objects(jobs, reply))
+    sys.stdout.flush()
+
+
+def _objects(jobs: Iterable[Job], reply: Jobs) -> list[dict[str, Any]]:
+    from flagplot.output.json import job_object
 
     forecasts = {one.number: one for one in reply.forecasts}
-    print_json([job_object(job, forecasts.get(job.number)) for job in jobs])
-    sys.stdout.flush()
+    return [job_object(job, forecasts.get(job.number)) for job in jobs]
 
 
 def _split(text: str | None) -> tuple[str, ...]:
@@ -124,9 +158,17 @@ def _split(text: str | None) -> tuple[str, ...]:
 
 def text_of(reply: Jobs, now: int, wide: bool, noheader: bool = False) -> str:
     """The table."""
+    return _table(LONG if wide else HEADER, rows_of(reply, now, wide), wide, noheader, 0)
+
+
+def rows_of(reply: Jobs, now: int, wide: bool) -> list[list[str]]:
+    """The cells of all jobs."""
     forecasts = {one.number: one for one in reply.forecasts}
-    rows = [row_of(job, forecasts.get(job.number), now, wide) for job in reply.jobs]
-    text = table(LONG if wide else HEADER, rows, right=(0, 5, 6, 7, 8) if wide else (0, 5, 6))
+    return [row_of(job, forecasts.get(job.number), now, wide) for job in reply.jobs]
+
+
+def _table(header: Sequence[str], rows: list[list[str]], wide: bool, noheader: bool, shifted: int) -> str:
+    text = table(header, rows, right=[at + shifted for at in ((0, 5, 6, 7, 8) if wide else (0, 5, 6))])
     return text.partition("\n")[2] if noheader else text
 
 

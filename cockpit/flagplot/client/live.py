@@ -32,8 +32,8 @@ LOOK_S = 0.25
 class Live:
     """`mirror` is what is known, `calls` acts; `run` keeps both going until cancelled."""
 
-    def __init__(self, target: Target) -> None:
-        self.target = target
+    def __init__(self, target: Target, telemetry: bool = True) -> None:
+        self.target, self.telemetry = target, telemetry
         self.mirror = Mirror()
         self.calls = Calls(self)
         self._connection: Connection | None = None
@@ -98,7 +98,7 @@ class Live:
 
     async def _subscribe(self, connection: Connection, after: int, epoch: int) -> None:
         self._gap = False
-        await connection.tell(requests.Subscribe(after, epoch))
+        await connection.tell(requests.Subscribe(after, epoch, self.telemetry))
 
     async def _watch(self, connection: Connection) -> Connection | None:
         while not connection.closed.is_set():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -21,14 +20,18 @@ from flagplot.client.calls import Calls
 from flagplot.client.connection import Connection
 from flagplot.client.mirror import Mirror
 from flagplot.language import speak, wished
+from flagplot.tui import clusters as several
 from flagplot.tui import commands
+from flagplot.tui.clusters import Clusters
 from flagplot.tui.keymap import Own
 from flagplot.tui.looks import Looks
+from flagplot.tui.main_view import MainView
 from flagplot.tui.navigation import Navigation
 from flagplot.tui.notices import Notices
 from flagplot.tui.registry import VIEWS
 from flagplot.tui.screens.base import BaseScreen
 from flagplot.tui.screens.confirm import TooSmall
+from flagplot.tui.undo import undo
 from flagplot.tui.widgets.hints import Hints
 from flagplot.tui.widgets.prompt import Prompt
 from flagplot.tui.widgets.topline import TopLine
@@ -86,6 +89,14 @@ class FlagplotApp(Navigation):
             show=False,
             tooltip="Export: the list as CSV or JSON, the screen as SVG",
         ),
+        Binding(
+            "Z,ctrl+z",
+            "undo",
+            "Undo",
+            show=False,
+            tooltip="Undo the last hold, release, drain, resume or edit, after asking",
+        ),
+        Binding("K", "clusters", "Clusters", show=False, tooltip="Pick another cluster, or the queues of all"),
         Binding("ctrl+r", "refresh_now", "Redraw", show=False),
     ]
 
@@ -99,8 +110,12 @@ class FlagplotApp(Navigation):
         read_only: bool = False,
         theme: str | None = None,
         looks: Looks | None = None,
+        clusters: Clusters | None = None,
+        first_line: str = "",
     ) -> None:
         self.own: Own = Own()
+        self.clusters: Clusters = clusters or Clusters()
+        self._first_line = first_line
         self.looks = looks or Looks()
         self._line_filters = self.looks.filters()
         super().__init__(mirror, calls, clock or (lambda: int(time.time())), read_only)
@@ -143,6 +158,8 @@ class FlagplotApp(Navigation):
         commands.start_theme(self, self._theme_wanted)
         self.notices.start()
         self.set_keymap(self.own.keymap)
+        if self.clusters.problem is not None:
+            self.failure(self.clusters.problem.message, [self.clusters.problem.hint])
         if self.own.problems:
             self.failure("Some of your keys and commands cannot be used", self.own.problems)
         self.theme_changed_signal.subscribe(self, lambda _: self._repaint())
@@ -188,6 +205,8 @@ class FlagplotApp(Navigation):
             self._settled = True
             gc.collect()
             gc.freeze()
+            if self._first_line:
+                commands.run_line(self, self._first_line)
 
     def show_now(self) -> None:
         """Bring the screen up to date without waiting for the next tick."""
@@ -289,6 +308,28 @@ class FlagplotApp(Navigation):
 
         run_plugin(self, [name])
 
+    def action_undo(self) -> None:
+        """Take back the last action that can be."""
+        undo(self)
+
+    def action_clusters(self) -> None:
+        """Pick another cluster."""
+        several.pick(self)
+
+    def all_clusters(self) -> MainView:
+        """A fresh page of all clusters."""
+        from flagplot.tui.screens.all_clusters import AllClustersView
+
+        return AllClustersView(self.clusters.entries, self.clusters.here)
+
+    def go_to_cluster(self, name: str, line: str = "") -> None:
+        """Leave this cluster for another, where `line` is run as a command once it has answered."""
+        if self.is_web:
+            self.failure("A page shows one cluster", [f"flagplot --cluster {name} web serves that one"])
+            return
+        self.clusters.following = (name, line)
+        self.exit(0)
+
     def action_refresh_now(self) -> None:
         """Redraw everything."""
         self._repaint()
@@ -321,7 +362,7 @@ class FlagplotApp(Navigation):
 
 def run(target: Any, *, read_only: bool = False, theme: str | None = None, looks: Looks | None = None) -> int:
     """Open the cockpit on a cluster; returns the exit code. Refused without a terminal."""
-    from flagplot.client.live import Live
+    from flagplot.tui.start import run_cockpits
 
     if not (sys.stdin.isatty() and sys.__stderr__ is not None and sys.__stderr__.isatty()):
         raise Refused(
@@ -329,9 +370,5 @@ def run(target: Any, *, read_only: bool = False, theme: str | None = None, looks
             "The cockpit needs a terminal, and this is none",
             "flagplot queue, nodes and gpus print instead; over ssh, ask for a terminal with -t",
         )
-    live = Live(target)
-    looks = looks or Looks()
-    speak(() if looks.ascii else wished(os.environ))
-    app = FlagplotApp(mirror=live.mirror, calls=live.calls, live=live, read_only=read_only, theme=theme, looks=looks)
-    code = app.run(mouse=looks.mouse and os.environ.get("FLAGPLOT_MOUSE", "1") != "0")
-    return int(code or 0) if app.return_code == 0 else int(app.return_code or 1)
+    speak(() if looks and looks.ascii else wished(os.environ))
+    return run_cockpits(target, read_only=read_only, theme=theme, looks=looks or Looks())

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from textual.app import SystemCommand
 
 from flagplot import theming
+from flagplot.tui import undo
 from flagplot.tui.more_commands import MORE
 from flagplot.view.effects import lines
 from flagplot.view.queue import find_job
@@ -165,7 +166,9 @@ def act(app: FlagplotApp, verb: str, jobs: list[str]) -> None:
         request = Act(verb, tuple(jobs))  # type: ignore[arg-type]
         past = {"cancel": "Cancelled", "hold": "Held", "release": "Released", "requeue": "Requeued"}[verb]
         what = " ".join(jobs) if len(jobs) < 5 else counted(len(jobs), "job")
-        app.perform(f"flagplot {verb} {' '.join(jobs)}", app.calls.act(request), success=f"{past} {what}")
+        done = f"{past} {what}"
+        back = undo.of_act(app.calls, verb, jobs, done)
+        app.perform(f"flagplot {verb} {' '.join(jobs)}", app.calls.act(request), success=done, undo=back)
 
     if verb not in ("cancel", "requeue") and len(jobs) == 1:
         go(True)
@@ -243,7 +246,8 @@ def resume_nodes(app: FlagplotApp, names: list[str]) -> None:
         app.failure("Not allowed", [refusal])
         return
     hosts = compress_hosts(names)
-    app.perform(f"flagplot resume {hosts}", app.calls.resume(tuple(names)), success=f"Resumed {hosts}")
+    back = undo.of_resume(app.calls, app.mirror.nodes, names, f"Resumed {hosts}")
+    app.perform(f"flagplot resume {hosts}", app.calls.resume(tuple(names)), success=f"Resumed {hosts}", undo=back)
 
 
 def register_themes(app: FlagplotApp) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from flagplot.client.target import ALL
 from flagplot.view.export import KINDS
 from flagplot_wire.errors import Refused
 
@@ -70,9 +71,14 @@ _ALL = (
         lambda app: KINDS,
     ),
     More(
+        "cluster", "Cluster …", "another cluster, or all  key K", "flagplot.tui.clusters:cluster", False,
+        lambda app: [*app.clusters.names, ALL],
+    ),
+    More(
         "plugin", "Own command …", "one of plugins.toml by its name", "flagplot.tui.plugins:run_plugin", True,
         lambda app: [one.name for one in app.own.plugins],
     ),
+    More("undo", "Undo", "take back a hold, release, drain, resume or edit  key Z", "flagplot.tui.undo:undo"),
     More("notices", "Notices", "how the ends of my jobs are told", "flagplot.tui.notices:show_settings"),
 )  # fmt: skip
 MORE = {more.name: more for more in _ALL}

@@ -24,6 +24,10 @@ class Navigation(Services):
         """Bring the screen up to date without waiting for the next tick."""
         raise NotImplementedError
 
+    def all_clusters(self) -> MainView:
+        """A fresh page of all clusters."""
+        raise NotImplementedError
+
     def open_job(self, number: JobNumber, tab: str = "") -> None:
         """Show a job's page, on one of its tabs (`detail why output script usage`)."""
         from flagplot.tui.screens.job import JobView
@@ -148,6 +152,8 @@ class Navigation(Services):
         page: MainView | None = None
         if entry := next((entry for entry in self.views if entry.name == step), None):
             page = entry.make()
+        elif step == "clusters":
+            page = self.all_clusters()
         elif kind == "job" and JobNumber(int(key)) in self.mirror.jobs:
             from flagplot.tui.screens.job import JobView
 

@@ -16,6 +16,7 @@ from flagplot.language import tr
 from flagplot.tui import rights
 from flagplot.tui.roles import owner_colour, parse_style, role_style
 from flagplot.tui.screens.confirm import Popup
+from flagplot.tui.undo import KEPT, Undo
 from flagplot.view.fleet import Fleet
 from flagplot.view.notices import passed, way_through
 from flagplot_wire.errors import Refused
@@ -37,6 +38,8 @@ class Services(App[int]):
         self.confined = os.environ.get("FLAGPLOT_CONFINED") == "1"
         self.command_log: list[tuple[int, str, str]] = []
         """(time, command line, outcome) of every action, oldest first."""
+        self.undos: list[tuple[int, Undo]] = []
+        """What can be taken back, and when it was done; the last is taken back first."""
         self._clock = clock
         self._roles: dict[str, Style] = {}
         self._owners: dict[str, int] = {}
@@ -87,17 +90,19 @@ class Services(App[int]):
         *,
         success: str | Callable[[T], str],
         then: Callable[[T], None] | None = None,
+        undo: Undo | None = None,
     ) -> None:
         """Run an action; success is a toast, failure a popup that stays, both are in the command log.
 
-        `command_line` is the same action as a CLI command. `then` is called with the result on success.
+        `command_line` is the same action as a CLI command. `then` is called with the result on success,
+        and `undo` kept.
         """
         if not self.mirror.connected:
             coro.close()
             self.command_log.append((self.now(), command_line, tr("not sent: no connection")))
             self.failure(tr("Not connected: nothing was sent"), [f"$ {command_line}", self.mirror.problem])
             return
-        self.run_worker(self._perform(command_line, coro, success, then), group="actions")
+        self.run_worker(self._perform(command_line, coro, success, then, undo), group="actions")
 
     async def _perform(
         self,
@@ -105,6 +110,7 @@ class Services(App[int]):
         coro: Coroutine[Any, Any, T],
         success: str | Callable[[T], str],
         then: Callable[[T], None] | None,
+        undo: Undo | None,
     ) -> None:
         at = self.now()
         try:
@@ -125,6 +131,8 @@ class Services(App[int]):
             return
         self.command_log.append((at, command_line, tr("done")))
         self.say(success if isinstance(success, str) else success(result))
+        if undo is not None:
+            self.undos = [*self.undos, (at, undo)][-KEPT:]
         if then is not None:
             then(result)
 

@@ -10,7 +10,11 @@ import pytest
 from msgspec.structs import replace
 from support import sample_cluster as sample
 from support.cockpit import app_of, press, settle, toasts
+from textual.widgets import Input
 
+from flagplot.tui.app import FlagplotApp
+from flagplot_wire import requests
+from flagplot_wire.errors import Refused
 from flagplot_wire.events import Event, JobChanged
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import State
@@ -169,3 +173,73 @@ async def test_the_screen_as_svg_without_the_prompt(tmp_path: Path, monkeypatch:
         (made,) = tmp_path.glob("flagplot-timeline-*.svg")
         text = made.read_text()
         assert text.startswith("<svg") and "gpu01" in text and "export" not in text
+
+
+async def test_undo_asks_and_does_the_inverse() -> None:
+    app, asked = watched_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        await press(app, pilot, "Z")
+        assert toasts(app)[-1].startswith("Nothing to undo")
+        await press(app, pilot, "slash", *"gang-32", "enter", "h", "ctrl+z")
+        assert type(app.screen).__name__ == "ConfirmDialog"
+        await press(app, pilot, "n", "Z", "y")
+        assert [one for one in asked if isinstance(one, requests.Act)] == [
+            requests.Act("hold", ("55",)), requests.Act("release", ("55",)),
+        ]  # fmt: skip
+        assert toasts(app)[-1] == "Undone: Held 55" and app.command_log[-1][1:] == ("flagplot release 55", "done")
+        await press(app, pilot, "Z")
+        assert toasts(app)[-1].startswith("Nothing to undo")
+
+
+async def test_undo_of_a_resume_drains_for_the_old_reasons() -> None:
+    app, asked = watched_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        await press(app, pilot, "2", "ctrl+a", "u", "y", "colon", *"undo", "enter", "y")
+        assert [one for one in asked if isinstance(one, requests.DrainNodes)] == [
+            requests.DrainNodes(("gpu08",), "bad riser [slot 3]"),
+            requests.DrainNodes(("gpu10",), "kernel\x1b[2J update"),
+        ]
+
+
+async def test_undo_of_a_drain_resumes_only_what_was_in_service() -> None:
+    app, asked = watched_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        await press(app, pilot, "colon", *"drain gpu[07-08]", "enter")
+        app.screen.query_one("#drain-reason", Input).value = "fan"
+        await press(app, pilot, "ctrl+s", "Z", "y")
+        assert [one for one in asked if isinstance(one, requests.ResumeNodes)] == [requests.ResumeNodes(("gpu07",))]
+
+
+async def test_undo_of_an_edit_gives_every_job_its_own_value_back() -> None:
+    app, asked = watched_app()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        await press(app, pilot, "slash", *"by-", "enter", "ctrl+a", "e")
+        app.screen.query_one("#edit-nice", Input).value = "7"
+        app.screen.query_one("#edit-time_limit", Input).value = "30"
+        await press(app, pilot, "f2")
+        await press(app, pilot, *(["y"] if type(app.screen).__name__ == "ConfirmDialog" else []), "Z", "y")
+        first, *back = [one for one in asked if isinstance(one, requests.Update)]
+        assert first.jobs == ("57", "58") and (first.nice, first.time_limit) == (7, "30")
+        assert [(one.jobs, one.nice, one.time_limit) for one in back] == [
+            (("57",), 0, "1-00:00:00"), (("58",), 0, "1-00:00:00"),
+        ]  # fmt: skip
+
+
+async def test_what_was_refused_is_not_offered_for_undo() -> None:
+    app, _ = watched_app(Refused("not_permitted", "no"))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        await press(app, pilot, "slash", *"gang-32", "enter", "h", "escape", "Z")
+        assert toasts(app)[-1].startswith("Nothing to undo")
+
+
+def watched_app(act: Refused | None = None) -> tuple[FlagplotApp, list[requests.AnyRequest]]:
+    mirror = sample.sample_mirror()
+    calls, channel = sample.sample_calls(mirror)
+    if act is not None:
+        channel.answers[requests.Act] = act
+    return FlagplotApp(mirror=mirror, calls=calls, clock=lambda: sample.NOW, theme="dark"), channel.asked

@@ -11,6 +11,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
+from flagplot.tui.undo import of_drain
 from flagplot.view.node_list import affected
 from flagplot_wire.errors import Refused
 from flagplot_wire.hostlist import compress_hosts, expand_hosts
@@ -150,6 +151,7 @@ class DrainDialog(ModalScreen[None]):
             f"flagplot drain {hosts} --reason {quote(reason)}",
             app.calls.drain(tuple(names), reason),
             success=f"Draining {hosts}: {reason}",
+            undo=of_drain(app.calls, app.mirror.nodes, names, f"Drained {hosts}"),
         )
 
 

@@ -14,6 +14,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
+from flagplot.tui.undo import Undo, of_update
 from flagplot.view.job import dependency_words
 from flagplot.view.queue import job_target
 from flagplot.view.words import elapsed
@@ -67,6 +68,8 @@ CHECKS: dict[str, Callable[[str], object]] = {
 }
 """What reads a field, so that a mistake shows while it is typed; the controller checks again."""
 NUMBERS = frozenset({"nice", "cpus_per_task", "array_limit"})
+EXACT = NUMBERS | {"time_limit", "name", "partition", "nodes", "account", "qos", "reservation", "licenses", "comment"}
+"""Fields whose former value can be told the way it is typed."""
 
 
 def value_of(job: Job, name: str) -> str:
@@ -256,8 +259,25 @@ class EditScreen(ModalScreen[None]):
         what = targets[0] if len(targets) == 1 else f"{len(targets)} jobs"
         line = self.command_line()
         self.cockpit.perform(
-            line, self.cockpit.calls.update(request), success=f"Changed {what}", then=lambda _: self._close()
+            line,
+            self.cockpit.calls.update(request),
+            success=f"Changed {what}",
+            then=lambda _: self._close(),
+            undo=self._undo(changes, f"Changed {what}"),
         )
+
+    def _undo(self, changes: dict[str, str], done: str) -> Undo | None:
+        """The way back, where every field that changed can be told as it was."""
+        if not changes.keys() <= EXACT:
+            return None
+        options = {field.name: field.option for field in FIELDS}
+        before, lines = {}, []
+        for job in self._jobs:
+            was = {name: value_of(job, name) for name in changes}
+            before[job_target(job)] = {name: int(text) if name in NUMBERS else text for name, text in was.items()}
+            words = [f"{options[name]}={text}" for name, text in was.items()]
+            lines.append(shlex.join(["flagplot", "update", job_target(job), *words]))
+        return of_update(self.cockpit.calls, before, done, lines)
 
     def _close(self) -> None:
         if self.is_current:

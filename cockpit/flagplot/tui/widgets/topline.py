@@ -9,6 +9,7 @@ from rich.text import Text
 from textual.widget import Widget
 
 from flagplot.language import tr, tr_count
+from flagplot.tui.clusters import mark
 from flagplot_wire.text import clean
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class TopLine(Widget):
         if mirror.welcome is None:
             left.append(tr(" not connected yet "), role("dim"))
         else:
-            left.append(f" {clean(mirror.welcome.cluster)} ", role("bold"))
+            left.append_text(mark(mirror.welcome.cluster, app.clusters.colour))
             if mirror.welcome.simulated:
                 left.append(tr(" SIMULATED "), role("badge"))
             left.append(f" {clean(mirror.welcome.user)}", role("plain"))
