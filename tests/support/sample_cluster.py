@@ -454,6 +454,10 @@ class FakeChannel:
                 return replies.Output("/home/a/slurm-1.out", "gpu03", start, size, self.output[start : start + limit])
             case requests.GetEvents():
                 return replies.Events(tuple(self.mirror.recent))
+            case requests.GetStatus():
+                return replies.ControllerStatus(
+                    "demo", "0.1.0", 1, "127.0.0.1", 7_077, Epoch(1), NOW - 90_000, 108, last_cycle_us=1_400
+                )
             case requests.GetFairshare():
                 return replies.Fairshares(sample_tree())
             case requests.GetUsage():
