@@ -448,6 +448,15 @@ class FakeChannel:
                 return replies.Explained(self.mirror.jobs[number], self.mirror.forecasts.get(number))
             case requests.GetScript(job=name):
                 return replies.Script(JobNumber(int(name)), "#!/bin/bash\n#SBATCH -J x[/red]\nsrun python train.py\n")
+            case requests.ReadOutput(offset=offset, limit=limit, search=search) if search:
+                size, words = len(self.output), search.lower().encode()
+                before = size if offset < 0 else offset
+                found = self.output.lower().rfind(words, 0, before + len(words) - 1)
+                start = max(0, found - limit // 2)
+                data = self.output[start : start + limit] if found >= 0 else b""
+                return replies.Output(
+                    "/home/a/slurm-1.out", "gpu03", start, size, data, found=found, searched=max(found, 0)
+                )
             case requests.ReadOutput(offset=offset, limit=limit):
                 size = len(self.output)
                 start = max(0, size + offset) if offset < 0 else min(offset, size)
