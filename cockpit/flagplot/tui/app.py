@@ -328,6 +328,8 @@ class FlagplotApp(Services):
         self._close_prompt()
         if event.kind == ":":
             commands.run_line(self, event.text)
+        elif (view := self.active_view) is not None:
+            view.filter_accepted()
 
     def on_prompt_cancelled(self, event: Prompt.Cancelled) -> None:
         """Close the prompt; a filter being typed is cleared."""
