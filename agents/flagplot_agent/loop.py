@@ -357,14 +357,15 @@ class Agent:
             await self.send(al.FilePiece(call.call, "", error="this node has no output of that job"))
             return
         try:
-            at, size, data = await asyncio.to_thread(
-                read_as, path, call.offset, call.limit, call.user, call.uid, call.gid
+            read = await asyncio.to_thread(
+                read_as, path, call.offset, call.limit, call.user, call.uid, call.gid, call.search.encode()
             )
         except (OSError, subprocess.SubprocessError) as wrong:
             why = getattr(wrong, "strerror", "") or str(wrong)
             await self.send(al.FilePiece(call.call, path, error=f"cannot read {path}: {why}"))
             return
-        await self.send(al.FilePiece(call.call, path, at, size, data))
+        at, size, data, found, searched = read
+        await self.send(al.FilePiece(call.call, path, at, size, data, found=found, searched=searched))
 
     async def leave(self, body: al.Leave) -> None:
         """Shut down, with or without the jobs; the last ends get a moment to be acknowledged."""

@@ -119,6 +119,11 @@ async def test_output_in_pieces(client: Client, agent: FakeAgent, controller: Co
     await agent.launched(number)
     piece = await client.ask(requests.ReadOutput(str(number), offset=10, limit=5))
     assert (piece.data, piece.size, piece.offset, piece.node) == (agent.output[10:15], 1024, 10, "n1")
+    piece = await client.ask(requests.ReadOutput(str(number), offset=-1, limit=3, search="ABC"))
+    assert (piece.found, piece.offset, piece.data) == (833, 833, b"ABC"), "the last of four"
+    piece = await client.ask(requests.ReadOutput(str(number), offset=-1, search="nowhere"))
+    assert (piece.found, piece.searched, piece.data) == (-1, 0, b"")
+    assert (await client.ask(requests.ReadOutput(str(number), search="x" * 1_001))).code == "usage"
     piece = await client.ask(requests.ReadOutput(str(number), offset=-7))
     assert (piece.data, piece.offset) == (agent.output[-7:], 1017)
     await agent.leave()

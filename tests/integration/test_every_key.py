@@ -24,7 +24,7 @@ from flagplot_wire import requests
 
 BACKGROUND = (
     requests.Explain, requests.ReadOutput, requests.GetScript, requests.GetEvents, requests.Estimate,
-    requests.GetUsage, requests.GetFairshare,
+    requests.GetUsage, requests.GetFairshare, requests.GetStatus,
 )  # fmt: skip
 """What a page asks by itself."""
 
@@ -57,6 +57,7 @@ PLACES: dict[str, Place] = {
     "events": Place(("5", "down", "down")),
     "usage": Place(("6", "down", "down")),
     "usage-used": Place(("6", "tab", "down", "down"), {"right": ("left",)}),
+    "pulse": Place(("7", "down", "right")),
     "job-detail": Place(("enter",), DOWN, frozenset({"d", "ctrl+r"})),
     "job-why": Place(("p",), DOWN, frozenset({"p"})),
     "job-output": Place(

@@ -45,7 +45,7 @@ async def test_ascii_alone(name: str) -> None:
 def test_states_stay_apart_in_ascii() -> None:
     jobs = {look[0] for look in words._LOOKS.values()} | {"◇"}
     nodes = {look.glyph for look in fleet.LOOKS.values()}
-    for glyphs in (jobs, nodes, set("▁▂▃▄▅▆▇█"), set("█▄░"), set("━╸─")):
+    for glyphs in (jobs, nodes, set("▁▂▃▄▅▆▇█"), set("█▄░"), set("━╸─"), set("▔▁·█")):
         assert len({glyph.translate(ASCII) for glyph in glyphs}) == len(glyphs)
 
 

@@ -7,10 +7,11 @@ The expected screens lie in `expected/SIZE/NAME.txt`. After a change that is mea
 from __future__ import annotations
 
 import difflib
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from textual.widgets import Input, TextArea
 
 from flagplot.client.mirror import Mirror
 from flagplot.tui.app import FlagplotApp
+from flagplot.tui.screens.pulse import PulseView
 from flagplot.tui.screens.submit import SubmitScreen
 from flagplot_wire import replies
 from flagplot_wire.ids import Epoch
@@ -61,6 +63,32 @@ class Shot:
     mirror: Callable[[], Mirror] = full
     large: bool = False
     options: dict[str, object] = field(default_factory=dict)
+    after: Callable[[FlagplotApp], None] = lambda app: None
+    """What happens when the keys were pressed."""
+
+
+def an_hour_passes(app: FlagplotApp) -> None:
+    """The pulse had an hour to be read in; it could not be while nobody answered."""
+    view = app.screen_stack[0].query_one(PulseView)
+    last = view.readings.pop()
+    for at in range(0, 3_600, 5):
+        wave = 1 + math.sin(at / 300) / 2
+        view.readings.append(
+            replace(
+                last,
+                time=last.time - 3_600 + at,
+                pending=int(last.pending * wave),
+                running=int(last.running * (2 - wave)),
+                gpus_held=last.gpus_held * wave,
+                busy=None if 1_000 < at < 1_400 else 40 + at // 90,
+                drained=at // 1_300,
+                starts=at // 60 % 7,
+                cycle_us=900 + at % 700,
+                oldest=None if at < 600 else last.oldest,
+            )
+        )
+    view.readings.append(last)
+    app.show_now()
 
 
 WHY = ("slash", *"gang", "enter", "p")
@@ -123,6 +151,9 @@ SHOTS: dict[str, Shot] = {
     "usage-efficiency": Shot(("6", "tab", "tab")),
     "usage-quota": Shot(("6", "left_square_bracket")),
     "usage-filter": Shot(("6", "slash", *"erin", "enter")),
+    "pulse": Shot(("7", "down"), large=True, after=an_hour_passes),
+    "pulse-first": Shot(("7",)),
+    "pulse-waiting": Shot(("7",), waiting),
     "usage-empty": Shot(("6", "tab", "tab"), empty),
 }
 SIZES = ((80, 24), (120, 40), (200, 60))
@@ -213,6 +244,8 @@ async def capture(name: str, size: tuple[int, int]) -> str:
             await pilot.press(key)
             if len(key) > 1 or key.isdigit():
                 await settle(app, pilot)
+        await settle(app, pilot)
+        shot.after(app)
         await settle(app, pilot)
         text = lines_of(app)
         parts = [*text]

@@ -226,8 +226,12 @@ class FakeAgent:
                 gone = {(end.number, end.attempt) for end in body.ends}
                 self.unacknowledged = [end for end in self.unacknowledged if (end.number, end.attempt) not in gone]
             case agentlink.ReadFile():
-                piece = self.output[body.offset : body.offset + body.limit]
-                self.send(agentlink.FilePiece(body.call, "/tmp/out", body.offset, len(self.output), piece))
+                start, found = body.offset, -1
+                if body.search:
+                    found = start = self.output.rfind(body.search.encode())
+                piece = self.output[start : start + body.limit] if start >= 0 else b""
+                size, searched = len(self.output), max(found, 0) if body.search else -1
+                self.send(agentlink.FilePiece(body.call, "/tmp/out", max(start, 0), size, piece, "", found, searched))
 
     def end(self, number: int, cause: Any = "exited", exit_code: int = 0, signal: int = 0, send: bool = True) -> None:
         """An attempt ends now."""

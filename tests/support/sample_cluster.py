@@ -459,12 +459,25 @@ class FakeChannel:
                 return replies.Templates(SITE_TEMPLATES)
             case requests.GetScript(job=name):
                 return replies.Script(JobNumber(int(name)), "#!/bin/bash\n#SBATCH -J x[/red]\nsrun python train.py\n")
+            case requests.ReadOutput(offset=offset, limit=limit, search=search) if search:
+                size, words = len(self.output), search.lower().encode()
+                before = size if offset < 0 else offset
+                found = self.output.lower().rfind(words, 0, before + len(words) - 1)
+                start = max(0, found - limit // 2)
+                data = self.output[start : start + limit] if found >= 0 else b""
+                return replies.Output(
+                    "/home/a/slurm-1.out", "gpu03", start, size, data, found=found, searched=max(found, 0)
+                )
             case requests.ReadOutput(offset=offset, limit=limit):
                 size = len(self.output)
                 start = max(0, size + offset) if offset < 0 else min(offset, size)
                 return replies.Output("/home/a/slurm-1.out", "gpu03", start, size, self.output[start : start + limit])
             case requests.GetEvents():
                 return replies.Events(tuple(self.mirror.recent))
+            case requests.GetStatus():
+                return replies.ControllerStatus(
+                    "demo", "0.1.0", 1, "127.0.0.1", 7_077, Epoch(1), NOW - 90_000, 108, last_cycle_us=1_400
+                )
             case requests.GetFairshare():
                 return replies.Fairshares(sample_tree())
             case requests.GetUsage():

@@ -202,7 +202,10 @@ class AckEnds(Struct, frozen=True, tag="ack_ends"):
 
 
 class ReadFile(Struct, frozen=True, omit_defaults=True, tag="read_file"):
-    """`FilePiece` with the same `call`: a piece of an attempt's output, opened as the job's user."""
+    """`FilePiece` with the same `call`: a piece of an attempt's output, opened as the job's user.
+
+    With `search` it is the piece around the last place before `offset` (negative: the end) where that text stands.
+    """
 
     call: int
     number: JobNumber
@@ -214,10 +217,11 @@ class ReadFile(Struct, frozen=True, omit_defaults=True, tag="read_file"):
     gid: int
     offset: int
     limit: int
+    search: str = ""
 
 
 class FilePiece(Struct, frozen=True, omit_defaults=True, tag="file_piece"):
-    """The bytes, or why not (`error` a sentence; empty: fine)."""
+    """The bytes, or why not (`error` a sentence; empty: fine). `found` and `searched` are as in `replies.Output`."""
 
     call: int
     path: str
@@ -225,6 +229,8 @@ class FilePiece(Struct, frozen=True, omit_defaults=True, tag="file_piece"):
     size: int = 0
     data: bytes = b""
     error: str = ""
+    found: int = -1
+    searched: int = -1
 
 
 class JobNoted(Struct, frozen=True, tag="job_noted"):

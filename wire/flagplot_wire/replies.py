@@ -232,7 +232,11 @@ class Estimated(Struct, frozen=True, omit_defaults=True, tag="estimated"):
 
 
 class Output(Struct, frozen=True, omit_defaults=True, tag="output"):
-    """Bytes `offset .. offset+len(data)` of a file of `size` bytes on `node`; `ended`: the job writes no more."""
+    """Bytes `offset .. offset+len(data)` of a file of `size` bytes on `node`; `ended`: the job writes no more.
+
+    Of a search `found` is the place of the text; where it is -1, it was looked for down to `searched` (0: all of it; -1:
+    not at all, by an older agent), and the next request can go on from there.
+    """
 
     path: str
     node: str
@@ -240,6 +244,8 @@ class Output(Struct, frozen=True, omit_defaults=True, tag="output"):
     size: int
     data: bytes
     ended: bool = False
+    found: int = -1
+    searched: int = -1
 
 
 class StepStarted(Struct, frozen=True, tag="step_started"):

@@ -200,12 +200,15 @@ class ReadOutput(Struct, frozen=True, omit_defaults=True, tag="output"):
     """`Output`: a piece of a job's output, read on the node that has it.
 
     `offset` counts bytes from the start; negative counts from the end. `limit` is at most 256 KiB.
+    With `search` it is the piece around the last place before `offset` (negative: the end) where that text stands, in
+    whatever case of ASCII letters: the node looks for it, without sending or keeping what it reads.
     """
 
     job: str
     stream: Literal["stdout", "stderr"] = "stdout"
     offset: int = 0
     limit: int = 65_536
+    search: str = ""
 
 
 class GetEvents(Struct, frozen=True, omit_defaults=True, tag="events"):

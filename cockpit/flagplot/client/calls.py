@@ -159,9 +159,9 @@ class Calls:
         """Journal entries."""
         return await self._ask(request, replies.Events)
 
-    async def status(self) -> replies.ControllerStatus:
+    async def status(self, agents: bool = True) -> replies.ControllerStatus:
         """The controller at a glance."""
-        return await self._ask(requests.GetStatus(), replies.ControllerStatus)
+        return await self._ask(requests.GetStatus(agents), replies.ControllerStatus)
 
     async def steps(self, job: str) -> replies.Steps:
         """A job's steps."""

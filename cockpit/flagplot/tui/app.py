@@ -19,7 +19,6 @@ from textual.widgets import Input, TextArea
 from flagplot.client.calls import Calls
 from flagplot.client.connection import Connection
 from flagplot.client.mirror import Mirror
-from flagplot.language import speak, wished
 from flagplot.tui import clusters as several
 from flagplot.tui import commands
 from flagplot.tui.clusters import Clusters
@@ -268,6 +267,8 @@ class FlagplotApp(Navigation):
         self._close_prompt()
         if event.kind == ":":
             commands.run_line(self, event.text)
+        elif (view := self.active_view) is not None:
+            view.filter_accepted()
 
     def on_prompt_cancelled(self, event: Prompt.Cancelled) -> None:
         """Close the prompt; a filter being typed is cleared."""
@@ -370,5 +371,4 @@ def run(target: Any, *, read_only: bool = False, theme: str | None = None, looks
             "The cockpit needs a terminal, and this is none",
             "flagplot queue, nodes and gpus print instead; over ssh, ask for a terminal with -t",
         )
-    speak(() if looks and looks.ascii else wished(os.environ))
     return run_cockpits(target, read_only=read_only, theme=theme, looks=looks or Looks())

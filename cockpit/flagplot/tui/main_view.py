@@ -94,6 +94,9 @@ class MainView(Container):
     def filter_changed(self, text: str) -> None:
         """The person types a filter (`/`); views without one ignore it by leaving `can_filter` False."""
 
+    def filter_accepted(self) -> None:
+        """The person keeps the filter."""
+
     @property
     def can_filter(self) -> bool:
         """True when `/` works here."""

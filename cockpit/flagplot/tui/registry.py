@@ -32,5 +32,6 @@ VIEWS: tuple[ViewEntry, ...] = (
     ViewEntry("timeline", "4", "Timeline", "flagplot.tui.screens.timeline:TimelineView"),
     ViewEntry("events", "5", "Events", "flagplot.tui.screens.events:EventsView"),
     ViewEntry("usage", "6", "Usage", "flagplot.tui.screens.usage:UsageView"),
+    ViewEntry("pulse", "7", "Pulse", "flagplot.tui.screens.pulse:PulseView"),
 )
 """In the order of their keys."""

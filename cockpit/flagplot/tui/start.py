@@ -7,6 +7,7 @@ import os
 
 from flagplot.client.live import Live
 from flagplot.client.target import Target
+from flagplot.language import speak, wished
 from flagplot.tui.app import FlagplotApp
 from flagplot.tui.clusters import Clusters
 from flagplot.tui.looks import Looks
@@ -14,6 +15,7 @@ from flagplot.tui.looks import Looks
 
 def run_cockpits(target: Target, *, read_only: bool, theme: str | None, looks: Looks) -> int:
     """Open the cockpit on a cluster, and on those that it is left for; returns the last one's exit code."""
+    speak(() if looks.ascii else wished(os.environ))
     clusters, line = Clusters.around(target), ""
     while True:
         entry = clusters.entry

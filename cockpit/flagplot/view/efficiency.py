@@ -78,18 +78,16 @@ def _cell(one: Efficiency, now: int, key: str, width: int) -> tuple[Piece, ...]:
         case "cpu":
             return _gauge(cpu_part(one), width, _percent(cpu_part(one)), 6)
         case "memory":
-            words = (
-                f"{_short(one.memory_peak_mib)}/{_short(one.memory_mib)}" if one.memory_peak_mib is not None else "?"
-            )
-            return _gauge(memory_part(one), width, words, 13)
+            return _gauge(memory_part(one), width, f"{_short(one.memory_peak_mib)}/{_short(one.memory_mib)}", 13)
         case "gpu":
             return _gauge(gpu_part(one), width, _percent(gpu_part(one)), 6) if one.gpu_millis else (("-", "dim"),)
     return ((moment(one.end_time, now), "dim"),)
 
 
 def _gauge(part: float | None, width: int, words: str, room: int) -> tuple[Piece, ...]:
-    role = "warning" if part is not None and part < LOW else "meter"
-    return (*bar(part, max(1, width - room), role), (words.rjust(room), "dim" if part is None else "plain"))
+    if part is None:
+        return (("?", "dim"),)
+    return (*bar(part, max(1, width - room), "warning" if part < LOW else "meter"), (words.rjust(room), "plain"))
 
 
 def _percent(part: float | None) -> str:
@@ -158,5 +156,5 @@ def _amount(limit: str, value: int) -> str:
     return f"{value:,}" if value < 1_000_000 else f"{value / 1_000_000:,.2f}M"
 
 
-def _short(mib: int) -> str:
+def _short(mib: int | None) -> str:
     return memory(mib).replace(" GiB", "G").replace(" MiB", "M")

@@ -270,8 +270,10 @@ class Agents:
                 if call is not None and not call.done():
                     call.set_result(body)
 
-    async def read_file(self, node: str, job: Job, stream: str, offset: int, limit: int) -> agentlink.FilePiece:
-        """A piece of a job's output from its node; raises `Refused`."""
+    async def read_file(
+        self, node: str, job: Job, stream: str, offset: int, limit: int, search: str = ""
+    ) -> agentlink.FilePiece:
+        """A piece of a job's output from its node, or that around a text searched for; raises `Refused`."""
         link = self.links.get(node)
         if link is None:
             raise Refused("unavailable", f"node {node}, which has the output, is not connected", "try again later")
@@ -291,6 +293,7 @@ class Agents:
                 gid=job.gid,
                 offset=offset,
                 limit=limit,
+                search=search,
             )
         )
         try:

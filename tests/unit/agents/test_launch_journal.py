@@ -78,10 +78,10 @@ def test_all_processes_of_an_attempt_are_found() -> None:
 def test_pieces_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "out"
     path.write_bytes(bytes(range(256)) * 10)
-    assert read_piece(str(path), 0, 4) == (0, 2560, b"\0\1\2\3")
-    assert read_piece(str(path), -2, 99) == (2558, 2560, b"\xfe\xff")
-    assert read_piece(str(path), 9999, 5) == (2560, 2560, b"")
-    assert read_as(str(path), -9999, 1, "me", os.getuid(), os.getgid()) == (0, 2560, b"\0")
+    assert read_piece(str(path), 0, 4) == (0, 2560, b"\0\1\2\3", -1, -1)
+    assert read_piece(str(path), -2, 99) == (2558, 2560, b"\xfe\xff", -1, -1)
+    assert read_piece(str(path), 9999, 5) == (2560, 2560, b"", -1, -1)
+    assert read_as(str(path), -9999, 1, "me", os.getuid(), os.getgid()) == (0, 2560, b"\0", -1, -1)
     os.mkfifo(tmp_path / "pipe")
     for other in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
         with pytest.raises(OSError, match="regular file"):

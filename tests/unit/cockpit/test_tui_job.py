@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from support import sample_cluster as sample
 from textual.pilot import Pilot
 from textual.selection import SELECT_ALL
@@ -114,7 +116,7 @@ async def test_output_is_polled_only_while_shown() -> None:
         view = await open_page(app, pilot, 41, "output")
         await until(pilot, lambda: channel.asked)
         await pilot.press("d")
-        await until(pilot, lambda: view.tab == "detail" and not view._reading)
+        await until(pilot, lambda: view.tab == "detail" and not view.pane.reading)
         asked = len(channel.asked)
         await pilot.pause(1.3)
         assert len(channel.asked) == asked
@@ -186,6 +188,132 @@ async def test_output_search_streams_and_truncation() -> None:
         await until(pilot, lambda: channel.asked[-1].stream == "stderr")
         channel.output = b"anew\n"
         await until(pilot, lambda: view.log.plain == "anew")
+
+
+class Sparse:
+    """A file of ten gibibytes with a word at its top and lines at its end, as the channel of the sample slices it."""
+
+    SIZE = 10 << 30
+    TOP, END = b"the NEEDLE\n", b"".join(b"step %d\n" % step for step in range(20_000))
+
+    def __init__(self) -> None:
+        self.given = 0
+
+    def __len__(self) -> int:
+        return self.SIZE
+
+    def __getitem__(self, some: slice) -> bytes:
+        start, stop, _ = some.indices(self.SIZE)
+        tail = self.SIZE - len(self.END)
+        parts = (self.TOP[start:stop], bytes(max(0, min(stop, tail) - max(start, len(self.TOP)))))
+        self.given += stop - start
+        return b"".join((*parts, self.END[max(0, start - tail) : max(0, stop - tail)]))
+
+    def lower(self) -> Sparse:
+        return self
+
+    def rfind(self, words: bytes, low: int, high: int) -> int:
+        at = self.END.rfind(words, 0, max(0, high - self.SIZE + len(self.END)))
+        return at + self.SIZE - len(self.END) if at >= 0 else self.TOP.lower().rfind(words, low, high)
+
+
+async def test_ten_gibibytes_open_at_their_end_and_are_searched_backwards_without_being_read() -> None:
+    app, channel = make()
+    channel.output = file = Sparse()
+    async with app.run_test(size=(100, 30)) as pilot:
+        view = await open_page(app, pilot, 41, "output")
+        await until(pilot, lambda: "step 19999" in view.log.plain)
+        assert view.log.end == Sparse.SIZE and file.given <= 2 * 65_536
+        await pilot.press("slash", *"needle", "enter")
+        await until(pilot, lambda: view.log.start == 0)
+        assert view.log._rows[view.log._top] == "the NEEDLE" and view.log.tail_cut and not view.log.following
+        assert "G goes to the end" in str(view.query_one("#log-state", Static).render())
+        await pilot.press("G")
+        await until(pilot, lambda: view.log.end == Sparse.SIZE and "step 19999" in view.log.plain)
+        assert file.given <= 6 * 65_536
+
+
+async def test_matches_before_what_is_held_are_found_one_by_one_and_the_last_word_is_that_there_is_none() -> None:
+    app, channel = make()
+    channel.output = b"".join(b"%06d %s\n" % (line, b"found" if line % 6_000 == 7 else b"-") for line in range(18_000))
+    async with app.run_test(size=(100, 30)) as pilot:
+        view = await open_page(app, pilot, 41, "output")
+        await until(pilot, lambda: "017999" in view.log.plain)
+        await pilot.press("slash", *"found", "enter")
+        seen = []
+        for _ in range(3):
+            await until(pilot, lambda: view.log.has_match and view.pane._searching is None)
+            seen.append(view.log._rows[view.log._top])
+            await pilot.press("N")
+            await pilot.pause()
+        assert seen == ["012007 found", "006007 found", "000007 found"]
+        assert view.log.start == 0, "further up there is nothing: the matches go round"
+        await pilot.press("escape", "G")
+        await until(pilot, lambda: "017999" in view.log.plain)
+        await pilot.press("slash", *"nowhere", "enter")
+        await until(pilot, lambda: "nothing further up matches" in str(view.query_one("#log-state", Static).render()))
+
+
+async def test_a_search_that_goes_on_is_stopped_by_escape() -> None:
+    app, channel = make()
+    channel.output = b"x\n" * 100_000
+    async with app.run_test(size=(100, 30)) as pilot:
+        view = await open_page(app, pilot, 41, "output")
+        await until(pilot, lambda: view.log.end == 200_000)
+        asked = asyncio.Event()
+
+        async def never(request: object) -> object:
+            asked.set()
+            return await asyncio.Event().wait()
+
+        view.pane.cockpit.calls.channel.ask = never  # type: ignore[method-assign, assignment]
+        await pilot.press("slash", *"nowhere", "enter")
+        await asyncio.wait_for(asked.wait(), 10)
+        await pilot.pause()
+        assert "searching" in str(view.query_one("#log-state", Static).render())
+        await pilot.press("escape")
+        assert view.pane._searching is None and view.log.search == "nowhere"
+
+
+async def test_an_older_agent_that_cannot_search_is_told_of() -> None:
+    app, channel = make()
+    channel.output = b"x\n" * 100_000
+    async with app.run_test(size=(100, 30)) as pilot:
+        view = await open_page(app, pilot, 41, "output")
+        await until(pilot, lambda: view.log.end == 200_000)
+        ask = channel.ask
+
+        async def older(request: Any) -> Any:
+            return await ask(replace(request, search="") if isinstance(request, requests.ReadOutput) else request)
+
+        channel.ask = older
+        await pilot.press("slash", *"nowhere", "enter")
+        await until(pilot, lambda: "older and cannot search" in str(view.query_one("#log-state", Static).render()))
+
+
+async def test_two_files_stand_side_by_side_and_keys_go_to_one_of_them() -> None:
+    app, channel = make()
+    spec = app.mirror.jobs[JobNumber(41)].spec
+    app.mirror.jobs[JobNumber(41)] = replace(app.mirror.jobs[JobNumber(41)], spec=replace(spec, stderr="e.txt"))
+    async with app.run_test(size=(120, 30)) as pilot:
+        view = await open_page(app, pilot, 41, "output")
+        await pilot.press("b")
+        await until(pilot, lambda: {one.stream for one in channel.asked} == {"stdout", "stderr"})
+        out, err = view.query_one("#output-stdout"), view.query_one("#output-stderr")
+        assert out.region.y == err.region.y and out.region.right < err.region.x
+        await pilot.press("t")
+        assert view.pane is err and view.log.has_focus
+        await pilot.press("k")
+        assert not view.log.following and out.query_one(LogView).following
+        await pilot.resize_terminal(90, 30)
+        await until(pilot, lambda: out.region.x == err.region.x and out.region.bottom <= err.region.y)
+        await pilot.press("b")
+        assert not out.display and err.display
+    app, _ = make()
+    async with app.run_test(size=(120, 30)) as pilot:
+        view = await open_page(app, pilot, 41, "output")
+        await pilot.press("b")
+        assert not view.query_one("#output-stderr").display, "both go into one file"
 
 
 async def test_output_that_cannot_be_read_says_why() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from rich.text import Text
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.containers import Container
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher, Static
 
@@ -16,20 +18,20 @@ from flagplot.tui.keys import CHANGES, JOB_ACTIONS
 from flagplot.tui.main_view import MainView
 from flagplot.tui.shell import open_shell
 from flagplot.tui.widgets.log_view import LogView
+from flagplot.tui.widgets.output_pane import OutputPane, Stream
 from flagplot.tui.widgets.text_pane import TextPane
 from flagplot.view.job import detail, headline, usage, why
 from flagplot.view.queue import job_target
-from flagplot.view.words import memory
 from flagplot_wire.errors import Refused
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Forecast, Job
-from flagplot_wire.requests import ReadOutput
 from flagplot_wire.text import clean
 
 TABS = ("detail", "why", "output", "script", "usage")
 TITLES = {"detail": "Detail", "why": "Why pending", "output": "Output", "script": "Script", "usage": "Usage"}
-PIECE = 65_536
-"""Bytes read at a time."""
+STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
+SIDE_BY_SIDE = 110
+"""From this width on two outputs stand beside each other, below it one above the other."""
 POLL_S = 1.0
 
 
@@ -41,15 +43,17 @@ class JobView(MainView):
     DEFAULT_CSS = """
     JobView > Static { height: 1; padding: 0 1; }
     JobView > #job-head { background: $surface; }
-    JobView #log-state { height: 1; padding: 0 1; background: $surface; }
     JobView ContentSwitcher { height: 1fr; }
     JobView #output { height: 1fr; layout: vertical; }
+    JobView #output.-wide { layout: horizontal; }
+    JobView #output.-wide #output-stderr { margin-left: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "app.back", "Back"),
         Binding("right_square_bracket,tab", "tab(1)", "Next tab"),
         Binding("left_square_bracket,shift+tab", "tab(-1)", "Previous tab", show=False),
-        Binding("t", "stream", "stderr"),
+        Binding("t", "stream", "stderr", tooltip="Stdout or stderr"),
+        Binding("b", "both", "Both", tooltip="Stdout and stderr side by side, or one of them"),
         *JOB_ACTIONS,
         Binding("l", "select('output')", "Logs"),
         Binding("p", "select('why')", "Why"),
@@ -66,11 +70,8 @@ class JobView(MainView):
         self._last: Job | None = None
         self._fresh: Forecast | None = None
         self._asked_why: object = None
-        self._asked_script = self._reading = False
-        self._stream: str = "stdout"
-        self._place = self._trouble = ""
-        self._ended = False
-        self._wait = 0
+        self._asked_script = self._both = False
+        self._stream: Stream = "stdout"
 
     def compose(self) -> ComposeResult:
         """Head, tabs, panes."""
@@ -78,9 +79,12 @@ class JobView(MainView):
         yield Static(Text(""), id="job-tabs")
         with ContentSwitcher(initial=self.tab):
             for name in TABS:
-                pane: Widget = OutputPane() if name == "output" else TextPane()
-                pane.id = name
-                yield pane
+                if name == "output":
+                    yield Container(*(OutputPane(stream, lambda: self.job) for stream in STREAMS), id=name)
+                else:
+                    pane = TextPane()
+                    pane.id = name
+                    yield pane
 
     def on_mount(self) -> None:
         """Poll the output; a poll does nothing unless the tab is on screen."""
@@ -107,11 +111,6 @@ class JobView(MainView):
         """Nothing: the page's head tells."""
         return ""
 
-    @property
-    def log(self) -> LogView:  # type: ignore[override]
-        """The output."""
-        return self.query_one(LogView)
-
     def _pane(self, name: str) -> TextPane:
         return self.query_one(f"#{name}", TextPane)
 
@@ -127,7 +126,9 @@ class JobView(MainView):
         if head.markup != getattr(self, "_head", None):
             self._head = head.markup
             self.query_one("#job-head", Static).update(head)
-        if self.tab == "detail":
+        if self.tab == "output":
+            self._show_panes()
+        elif self.tab == "detail":
             self._pane("detail").show_lines(detail(mirror, job, now))
         elif self.tab == "why":
             self._ask_why(job)
@@ -156,7 +157,8 @@ class JobView(MainView):
         """Show the tab asked for."""
         self.query_one(ContentSwitcher).current = self.tab
         self._draw_tabs()
-        self._wait = 0
+        self._show_panes()
+        self.pane.look_again()
         self._poll()
 
     def select(self, tab: str) -> None:
@@ -177,8 +179,8 @@ class JobView(MainView):
         self.select(TABS[(TABS.index(self.tab) + step) % len(TABS)])
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """`t` belongs to the output."""
-        if action == "stream" and self.tab != "output":
+        """Streams belong to the output."""
+        if action in ("stream", "both") and self.tab != "output":
             return False
         return super().check_action(action, parameters)
 
@@ -194,11 +196,18 @@ class JobView(MainView):
 
     def filter_changed(self, text: str) -> None:
         """Search the output as typed."""
+        self.pane.stop_search()
         self.log.find(text)
-        self.draw_log_state()
+
+    def filter_accepted(self) -> None:
+        """What is not in the piece that is held is looked for further up."""
+        if not self.log.has_match:
+            self.pane.search_older()
 
     def escape(self) -> bool:
         """The search first."""
+        if self.tab == "output" and self.pane.stop_search():
+            return True
         if self.tab == "output" and self.log.search:
             self.log.find("")
             return True
@@ -215,8 +224,8 @@ class JobView(MainView):
     async def _explain(self, target: str) -> None:
         try:
             answer = await self.cockpit.calls.explain(target)
-        except Refused as refused:
-            self._trouble = refused.message
+        except Refused:
+            # The tab keeps what is known; that the controller is away stands on the top line.
             return
         self._fresh = answer.forecast
         self.cockpit.show_now()
@@ -233,100 +242,53 @@ class JobView(MainView):
 
     # output
 
+    @property
+    def pane(self) -> OutputPane:
+        """The output that keys go to."""
+        return self.query_one(f"#output-{self._stream}", OutputPane)
+
+    @property
+    def log(self) -> LogView:  # type: ignore[override]
+        """Its window."""
+        return self.pane.log
+
     def _poll(self) -> None:
-        visible = self.tab == "output" and self.cockpit.active_view is self and self.screen.is_current
-        if not visible or self._reading or self.job is None or self.log.tail_cut:
-            return
-        self._wait -= 1
-        if self._wait <= 0:
-            fresh = not self.log.end
-            self._read(-PIECE if fresh else self.log.end)
+        if self.tab == "output" and self.cockpit.active_view is self and self.screen.is_current:
+            for pane in self.query(OutputPane) if self._both else (self.pane,):
+                pane.poll()
 
-    def _read(self, offset: int, limit: int = PIECE) -> None:
-        if self.job is not None and not self._reading:
-            self._reading = True
-            request = ReadOutput(job_target(self.job), self._stream, offset, limit)  # type: ignore[arg-type]
-            self.run_worker(self._fetch(request), group="output")
+    def _show_panes(self) -> None:
+        for pane in self.query(OutputPane):
+            pane.display = self._both or pane is self.pane
+        self.query_one("#output").set_class(self.size.width >= SIDE_BY_SIDE, "-wide")
 
-    async def _fetch(self, request: ReadOutput) -> None:
-        try:
-            answer = await self.cockpit.calls.output(request)
-        except Refused as refused:
-            self._trouble, self._wait = refused.message, 3
-            self.draw_log_state()
-            return
-        finally:
-            self._reading = False
-        if request.stream != self._stream:
-            return
-        self._trouble, self._ended = "", answer.ended
-        self._place = f"{clean(answer.node)}:{clean(answer.path)}"
-        if answer.size < self.log.end:
-            self.log.reset()
-            self._trouble = "the file became shorter: reading it anew"
-        else:
-            self.log.take(answer.offset, answer.data, answer.size)
-        behind = self.log.end < answer.size and request.offset >= self.log.start
-        if behind and answer.size - self.log.end > 4 * PIECE and self.log.following:
-            self.log.reset()
-            self._read(-PIECE)
-        elif behind and answer.data and not self.log.tail_cut:
-            self._read(self.log.end)
-        self._wait = 5 if answer.ended and not behind else 0
-        self.draw_log_state()
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """A click into one of two outputs takes it."""
+        if isinstance(event.widget, LogView) and isinstance(pane := event.widget.parent, OutputPane):
+            self._stream = pane.stream
 
-    def on_log_view_wants_older(self) -> None:
-        """Read the piece before what is held."""
-        start = self.log.start
-        self._read(max(0, start - PIECE), min(PIECE, start))
-
-    def on_log_view_wants_end(self) -> None:
-        """Read the end anew."""
-        self.log.reset()
-        self._read(-PIECE)
-
-    def on_log_view_changed(self) -> None:
-        """Tell follow and wrap."""
-        self.draw_log_state()
-
-    def draw_log_state(self) -> None:
-        """The line over the output: which file, how much of it, follow, wrap."""
-        log, role = self.log, self.cockpit.role
-        line = Text(no_wrap=True, overflow="ellipsis")
-        line.append(f"{self._stream} ", role("bold"))
-        line.append(
-            "following " if log.following else "paused (f follows) ", role("good" if log.following else "warning")
-        )
-        if not log.wrapping:
-            line.append("not wrapped (← →) ", role("dim"))
-        if log.search:
-            line.append(f"/{clean(log.search)} (n next) ", role("match"))
-        if log.binary:
-            line.append("binary data, made safe ", role("warning"))
-        if log.size_of_file:
-            held = log.end - log.start
-            line.append(f"{size_words(held)} of {size_words(log.size_of_file)} ", role("plain"))
-            if log.start:
-                line.append("(g g reads older) ", role("dim"))
-        elif self._place and not self._trouble:
-            line.append("nothing written yet " if not self._ended else "nothing was written ", role("dim"))
-        if self._ended:
-            line.append("ended ", role("dim"))
-        if self._trouble:
-            line.append(clean(self._trouble) + " ", role("warning"))
-        line.append(self._place, role("dim"))
-        self.query_one("#log-state", Static).update(line)
+    def _one_file(self) -> bool:
+        if self.job is None or self.job.spec.stderr:
+            return False
+        self.cockpit.say("stderr goes into the same file as stdout")
+        return True
 
     def action_stream(self) -> None:
-        """Switch between stdout and stderr."""
-        if self.job is not None and not self.job.spec.stderr and self._stream == "stdout":
-            self.cockpit.say("stderr goes into the same file as stdout")
+        """Go to the other of stdout and stderr."""
+        if self._stream == "stdout":
+            self._one_file()
         self._stream = "stderr" if self._stream == "stdout" else "stdout"
-        self._place = self._trouble = ""
-        self.log.reset()
-        self._wait = 0
-        self.draw_log_state()
+        self._show_panes()
+        self.pane.look_again()
+        self.log.focus()
         self._poll()
+
+    def action_both(self) -> None:
+        """Stdout and stderr side by side, or one of them."""
+        if self._both or not self._one_file():
+            self._both = not self._both
+            self._show_panes()
+            self._poll()
 
     # actions
 
@@ -368,17 +330,3 @@ class JobView(MainView):
     def action_requeue(self) -> None:
         """Requeue, after asking."""
         self._act("requeue")
-
-
-class OutputPane(Widget):
-    """The state line and the log."""
-
-    def compose(self) -> ComposeResult:
-        """Both."""
-        yield Static(Text(""), id="log-state")
-        yield LogView()
-
-
-def size_words(size: int) -> str:
-    """Bytes for reading."""
-    return f"{size} B" if size < 1_024 else f"{size // 1_024} KiB" if size < 1_048_576 else memory(size // 1_048_576)

@@ -78,6 +78,12 @@ class LogView(Widget, can_focus=True):
     class WantsOlder(Message):
         """The reader is at the first line held and the file has more before it."""
 
+    class WantsNewer(Message):
+        """The reader is at the last line held, and the file has more behind it that is not held."""
+
+    class WantsEarlier(Message):
+        """The reader wants a match before the first that is held."""
+
     class WantsEnd(Message):
         """The reader went to the end, which is no longer held."""
 
@@ -95,13 +101,15 @@ class LogView(Widget, can_focus=True):
         self._top = self._left = 0
         self._match = -1
         """The row of the match gone to last."""
+        self._whole_head = False
+        """The first line held is shown although its beginning is not held."""
 
     # content
 
     def reset(self) -> None:
         """Forget everything."""
         self.start = self.end = self.size_of_file = 0
-        self.tail_cut = self.binary = False
+        self.tail_cut = self.binary = self._whole_head = False
         self._data.clear()
         self._rebuild()
 
@@ -121,7 +129,24 @@ class LogView(Widget, can_focus=True):
         else:
             self._prepend(offset, data)
 
+    def place(self, offset: int, data: bytes, size: int, found: int) -> None:
+        """Hold this piece in place of all that was held, with the match at byte `found` of the file on screen."""
+        self._data[:] = data
+        self.start, self.end, self.size_of_file = offset, offset + len(data), size
+        self.tail_cut, self.following, self.binary = self.end < size, False, looks_binary(data)
+        before = data[: found - offset].count(b"\n")
+        self._whole_head = not before
+        self._rebuild()
+        line = max(0, before - (offset > 0 and not self._whole_head))
+        width = max(1, self.size.width)
+        row = sum(len(wrap_cells(one, width)) for one in self._lines[:line]) if self.wrapping else line
+        wanted = self.search.lower()
+        self._match = next((at for at in range(row, len(self._rows)) if wanted in self._rows[at].lower()), row)
+        self._scroll(self._match)
+
     def _append(self, data: bytes) -> None:
+        if self.tail_cut:
+            self.tail_cut = self.end + len(data) < self.size_of_file
         old = len(self._data)
         unfinished = not self._data.endswith(b"\n")
         self._data += data
@@ -156,6 +181,7 @@ class LogView(Widget, can_focus=True):
         before = len(self._rows)
         self._data[:0] = data
         self.start = offset
+        self._whole_head = False
         if len(self._data) > KEEP_BYTES:
             del self._data[KEEP_BYTES * 3 // 4 :]
             self.end = self.start + len(self._data)
@@ -168,7 +194,7 @@ class LogView(Widget, can_focus=True):
         raw = bytes(self._data).split(b"\n")
         if raw and not raw[-1]:
             raw.pop()
-        if self.start > 0 and len(raw) > 1:
+        if self.start > 0 and len(raw) > 1 and not self._whole_head:
             raw = raw[1:]
         self._lines = [log_line(line) for line in raw]
         self._wrap()
@@ -228,6 +254,8 @@ class LogView(Widget, can_focus=True):
     def _scroll(self, top: int) -> None:
         if top < 0 and self.start > 0:
             self.post_message(self.WantsOlder())
+        elif top > self._last_top and self.tail_cut:
+            self.post_message(self.WantsNewer())
         self._top = max(0, min(top, self._last_top))
         self.following = self._top == self._last_top and self.following
         self.refresh()
@@ -287,18 +315,29 @@ class LogView(Widget, can_focus=True):
         self.refresh()
         self.post_message(self.Changed())
 
+    @property
+    def has_match(self) -> bool:
+        """True when something of what is held matches."""
+        wanted = self.search.lower()
+        return any(wanted in row.lower() for row in self._rows)
+
     def action_match(self, step: int, from_end: bool = False) -> None:
-        """Go to the next or previous match, round and round."""
+        """Go to the next or previous match, round and round; before the first held one, if there is more of the file."""
         wanted, total = self.search.lower(), len(self._rows)
         here = self._match if self._top <= self._match < self._top + self.size.height else self._top
         start = total if from_end else here
         for away in range(1, total + 1):
-            at = (start + step * away) % total
+            at = start + step * away
+            if at < 0 and self.start > 0 and not from_end:
+                break
+            at %= total
             if wanted in self._rows[at].lower():
                 self.following = False
                 self._match = at
                 self._scroll(at)
                 return
+        if step < 0 and self.start > 0 and not from_end:
+            self.post_message(self.WantsEarlier())
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """`n` is the next match only while something is searched; lines that wrap have nothing at their side."""

@@ -10,6 +10,7 @@ from flagplotd.service.context import Asking
 from flagplotd.service.handlers.finding import find_one, owner_or_operator
 
 MAX_PIECE = 256 * 1024
+MAX_SEARCH = 1_000
 
 
 async def handle(asking: Asking, request: ReadOutput) -> Output:
@@ -26,9 +27,11 @@ async def handle(asking: Asking, request: ReadOutput) -> Output:
     limit = min(max(request.limit, 1), MAX_PIECE)
     offset = request.offset
     agents = asking.server.agents
-    if offset < 0:
+    if len(request.search) > MAX_SEARCH or "\0" in request.search:
+        raise Refused("usage", f"what is searched may have {MAX_SEARCH} letters and no NUL")
+    if offset < 0 and not request.search:
         size = (await agents.read_file(node, job, request.stream, 0, 1)).size
         offset = max(size + offset, 0)
-    piece = await agents.read_file(node, job, request.stream, offset, limit)
+    piece = await agents.read_file(node, job, request.stream, offset, limit, request.search)
     ended = job.status.state.ended
-    return Output(piece.path, node, piece.offset, piece.size, piece.data, ended)
+    return Output(piece.path, node, piece.offset, piece.size, piece.data, ended, piece.found, piece.searched)
