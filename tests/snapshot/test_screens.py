@@ -102,6 +102,7 @@ SHOTS: dict[str, Shot] = {
     "nodes-filter": Shot(("2", "slash", *"nothing", "enter")),
     "nodes-empty": Shot(("2",), empty),
     "node": Shot(("2", "right", "right", "right", "enter"), large=True),
+    "node-wiring": Shot(("2", "slash", *"gpu04", "enter", "enter", "w"), large=True),
     "node-drained": Shot(("2", "slash", *"gpu08", "enter", "enter")),
     "node-unknown": Shot(("2", "end", "enter")),
     "drain": Shot(("2", "right", "right", "D"), large=True),
