@@ -106,6 +106,7 @@ SHOTS: dict[str, Shot] = {
     "node-drained": Shot(("2", "slash", *"gpu08", "enter", "enter")),
     "node-unknown": Shot(("2", "end", "enter")),
     "drain": Shot(("2", "right", "right", "D"), large=True),
+    "reboot": Shot(("2", "right", "right", "R"), large=True),
     "drain-no-reason": Shot(("2", "D", "enter")),
     "resume": Shot(("2", "ctrl+a", "u")),
     "gpus": Shot(("3",), large=True),

@@ -398,7 +398,8 @@ class FakeChannel:
         match request:
             case requests.Act(jobs=targets) | requests.Update(jobs=targets):
                 return replies.Acted(tuple(replies.ActedOn(target) for target in targets))
-            case requests.DrainNodes(nodes=targets) | requests.ResumeNodes(nodes=targets):
+            case requests.DrainNodes() | requests.ResumeNodes() | requests.RebootNodes():
+                targets = request.nodes
                 return replies.Acted(tuple(replies.ActedOn(target) for target in targets))
             case requests.Submit():
                 return replies.Submitted(JobNumber(101))

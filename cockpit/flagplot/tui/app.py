@@ -217,6 +217,7 @@ class FlagplotApp(Services):
             self._counted = self.mirror.version
             counts = self.mirror.counts
             self.running, self.pending = counts[State.RUNNING], counts[State.PENDING]
+        self.tell_ends()
         view.show(self.mirror, self.now())
         self.frame_changed()
         # A huge cluster may make one pass slow: leave the keyboard nine tenths of the time.

@@ -14,6 +14,7 @@ from flagplot.client.mirror import Mirror
 from flagplot.tui import rights
 from flagplot.tui.roles import owner_colour, parse_style, role_style
 from flagplot.tui.screens.confirm import Popup
+from flagplot.view.drains import Watched, end_of
 from flagplot.view.fleet import Fleet
 from flagplot_wire.errors import Refused
 from flagplot_wire.replies import Acted, Welcome
@@ -34,6 +35,8 @@ class Services(App[int]):
         self.confined = os.environ.get("FLAGPLOT_CONFINED") == "1"
         self.command_log: list[tuple[int, str, str]] = []
         """(time, command line, outcome) of every action, oldest first."""
+        self.watched: list[Watched] = []
+        """Drains and reboots that were asked for here and are not through."""
         self._clock = clock
         self._roles: dict[str, Style] = {}
         self._owners: dict[str, int] = {}
@@ -125,6 +128,14 @@ class Services(App[int]):
     def say(self, text: str) -> None:
         """A short toast."""
         self.notify(clean(text), markup=False, timeout=4)
+
+    def tell_ends(self) -> None:
+        """Tell of the drains and reboots that are through."""
+        for one in list(self.watched):
+            if sentence := end_of(self.mirror, one):
+                self.watched.remove(one)
+                self.notify(clean(sentence), markup=False, timeout=30)
+                self.bell()
 
     def failure(self, title: str, lines: Iterable[str] = ()) -> None:
         """A popup that stays."""

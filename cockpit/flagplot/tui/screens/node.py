@@ -44,7 +44,7 @@ class NodeView(MainView):
     NodeView #node-gpus { height: 9; margin-bottom: 1; }
     NodeView #node-jobs { height: 1fr; }
     """
-    CHANGES = frozenset({"drain", "resume"})
+    CHANGES = frozenset({"drain", "resume", "reboot"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Open job", tooltip="The job under the cursor"),
         Binding("D,ctrl+d", "drain", "Drain", tooltip="Drain: no new jobs, after asking for the reason"),
@@ -52,6 +52,7 @@ class NodeView(MainView):
         Binding(
             "w", "wiring", "Wiring", tooltip="Sockets, cores and GPUs as they are wired, and whose jobs are on each"
         ),
+        Binding("R", "reboot", "Reboot", show=False, tooltip="Drain, reboot when no job is left, and back; asks first"),
         Binding("tab", "app.focus_next", "Next pane"),
         Binding("escape", "app.back", "Back"),
     ]
@@ -185,6 +186,10 @@ class NodeView(MainView):
     def action_drain(self) -> None:
         """Ask for the reason, then drain."""
         commands.open_drain(self.cockpit, [self.node_name])
+
+    def action_reboot(self) -> None:
+        """Ask for the reason, then drain and reboot."""
+        commands.open_drain(self.cockpit, [self.node_name], reboot=True)
 
     def action_resume(self) -> None:
         """Give it back, after asking."""
