@@ -28,6 +28,7 @@ from flagplot_agent.launch.journal import Journal, key_of, name_of, write_durabl
 from flagplot_agent.launch.output import read_as
 from flagplot_agent.link import Link
 from flagplot_agent.reaping import Reaper
+from flagplot_agent.rebooting import Rebooter
 from flagplot_agent.starting import write_down
 from flagplot_agent.state import AgentState, Key
 from flagplot_agent.steps.files import serve_file
@@ -72,6 +73,7 @@ class Agent:
         self.door = NodeDoor(config.folder, self.streams, self.attempts.uid_of)
         self.access = AccessDoor(config.folder, self.attempts.job_of)
         self.watch = Watch(config)
+        self.rebooter = Rebooter(config.settings.reboot, config.folder, self.reboot_failed)
         self.hooks = Hooks(config.settings.hooks, self.journal, self.order_start, self.why_stopped, self.ended)
 
     async def run(self) -> None:
@@ -281,10 +283,20 @@ class Agent:
                 self.steps.stop(body)
             case al.Leave():
                 self.background.start(self.leave(body))
+            case al.Reboot() if self.state.obeys(body.epoch):
+                if self.state.running:
+                    await self.reboot_failed("jobs run on it")
+                else:
+                    self.background.start(self.rebooter.reboot(body.reason))
             case al.Stop() | al.Signal() | al.Extend() if self.state.obeys(body.epoch):
                 await self.control(body)
             case _:
                 log.warning("ignored %s of an older epoch", type(body).__name__)
+
+    async def reboot_failed(self, message: str) -> None:
+        """The machine is still there: the controller tells people why."""
+        log.error("did not reboot: %s", message)
+        await self.send(al.RebootFailed(message))
 
     async def serve_stream(self, stream: NodeStream, call: Any) -> None:
         """Connect a stream to what the controller wants it for."""

@@ -48,6 +48,14 @@ class HealthSettings(Struct, frozen=True, forbid_unknown_fields=True):
     disk_timeout_s: int = 10
 
 
+class RebootSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """`[reboot]`: the program that reboots the machine (empty: none, such orders are refused); after `timeout_s` without
+    the machine going down it failed."""
+
+    program: str = ""
+    timeout_s: int = 300
+
+
 class Access(Struct, frozen=True, forbid_unknown_fields=True):
     """`[access]`: who may log in by SSH without a job here."""
 
@@ -69,6 +77,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     libraries: tuple[str, ...] = ()
     pids_max: int = 8192
     access: Access = Access()
+    reboot: RebootSettings = RebootSettings()
     containers: Containers = Containers()
 
 
@@ -98,11 +107,12 @@ def check(found: Settings, path: Path) -> None:
         *(("mounts", one) for one in health.mounts),
         *([("task_prolog", hooks.task_prolog)] if hooks.task_prolog else []),
         *([("scripts", health.scripts)] if health.scripts else []),
+        *([("program", found.reboot.program)] if found.reboot.program else []),
     ]
     for key, place in places:
         if not place.startswith("/"):
             raise Refused("usage", f"{path}: {key}: {place!r} is no absolute path")
-    numbers = {"timeout_s": hooks.timeout_s, "plugin_timeout_s": hooks.plugin_timeout_s,
+    numbers = {"timeout_s": min(hooks.timeout_s, found.reboot.timeout_s), "plugin_timeout_s": hooks.plugin_timeout_s,
                "script_timeout_s": health.script_timeout_s, "disk_timeout_s": health.disk_timeout_s,
                "task_prolog_timeout_s": hooks.task_prolog_timeout_s}  # fmt: skip
     for key, value in numbers.items():

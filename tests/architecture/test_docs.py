@@ -87,6 +87,7 @@ def test_agent_settings() -> None:
         settings.HookSettings,
         settings.HealthSettings,
         settings.Disk,
+        settings.RebootSettings,
         settings.Access,
         settings.Containers,
     )

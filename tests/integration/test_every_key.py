@@ -69,6 +69,7 @@ PLACES: dict[str, Place] = {
     "job-usage": Place(("enter", "i"), DOWN, frozenset({"i"})),
     "node-jobs": Place(("2", "slash", *"gpu04", "enter", "enter", "down"), {}, frozenset({"ctrl+r"})),
     "node-text": Place(("2", "enter", "tab"), DOWN),
+    "node-wiring": Place(("2", "slash", *"gpu04", "enter", "enter", "w")),
     "submit": Place(("n",), {**SENDING, "f8": (*"name",)}),
     "submit-start": Place(("n", "f4"), DOWN),
     "edit": Place(("e",)),

@@ -41,8 +41,12 @@ def odd(cluster: Cluster) -> Iterator[Path]:
     task = folder / "task"
     task.write_text('#!/bin/sh\necho "export SITE_SCRATCH=/scratch/$SLURM_JOB_ID.$SLURM_PROCID"\n')
     task.chmod(0o755)
+    reboot = folder / "reboot"
+    reboot.write_text('#!/bin/sh\necho "$FLAGPLOT_REBOOT_REASON" > "${0%/*}/rebooted"\n')
+    reboot.chmod(0o755)
     (folder / "agent.toml").write_text(
         f'[hooks]\ntask_prolog = "{task}"\nprolog = ["{prolog}"]\n[health]\ninterval_s = 1\nresume = "auto"\n'
+        f'[reboot]\nprogram = "{reboot}"\ntimeout_s = 1\n'
     )
     keys = cluster.data_dir / "keys"
     with open(cluster.data_dir / "logs" / "agent-odd.log", "ab") as log:
@@ -96,3 +100,8 @@ def test_a_node_that_needs_care(cluster: Cluster, odd: Path) -> None:
     assert lines[0].split() == ["WHAT", "AMONG", "NODES", "HAVE", "REFERENCE"]
     assert lines[1].split()[:5] == ["kernel", "all", "nodes", "odd", "5.10.0-old"] and lines[1].endswith("(2 of 3)")
     assert cluster.cli("nodes", "--drift", "odd") == "nothing differs among 1 node"
+
+    cluster.cli("reboot", "odd", "-r", "new kernel")
+    left = f"new kernel; did not reboot: the node is still up 1 s after {odd / 'reboot'} ended"
+    wait_until(lambda: node(cluster)[:2] == ("DRAINED", left), what="the program, and the word that nothing followed")
+    assert (odd / "rebooted").read_text() == "new kernel\n"

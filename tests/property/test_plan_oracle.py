@@ -15,9 +15,9 @@ from support.random_clusters import end, submissions, submit, worlds
 from support.states import World
 from support.thorough import examples
 
+from flagplotd.core import stimuli as st
 from flagplotd.core.recheck import why_not
 from flagplotd.core.sharing import Sharing
-from flagplotd.core import stimuli as st
 from flagplotd.sched.plan import Policy
 
 Round = tuple[list[dict[str, Any]], int, list[int]]

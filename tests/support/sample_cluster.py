@@ -102,11 +102,11 @@ def node(number: int) -> Node:
     )
 
 
-def alloc(places: dict[int, tuple[GpuPart, ...]], cpus: int = 8, memory: int = 65_536) -> Allocation:
-    """An allocation on nodes by number."""
+def alloc(places: dict[int, tuple[GpuPart, ...]], cpus: int = 8, memory: int = 65_536, first: int = 0) -> Allocation:
+    """An allocation on nodes by number, of CPUs from `first` on."""
     return Allocation(
         tuple(
-            NodeAlloc(f"gpu{number:02}", cpus, f"0-{cpus - 1}", memory, gpus, 1, rank)
+            NodeAlloc(f"gpu{number:02}", cpus, f"{first}-{first + cpus - 1}", memory, gpus, 1, rank)
             for rank, (number, gpus) in enumerate(places.items())
         )
     )
@@ -178,10 +178,16 @@ def sample_jobs() -> list[Job]:
             running(NOW - 93_784, alloc({1: whole(*range(8)), 2: whole(*range(8))})),
         ),
         job(41, "bob", "resnet50", gpus(4, "h100"), running(NOW - 5_025, alloc({3: whole(0, 1, 2, 3)}))),
-        job(42, "carol", "whisper-large", gpus(2), running(NOW - 754, alloc({3: whole(4, 5)}))),
+        job(42, "carol", "whisper-large", gpus(2), running(NOW - 754, alloc({3: whole(4, 5)}, first=8))),
         job(43, "dave", "notebook", share, running(NOW - 3_600, alloc({4: (GpuPart(0, 3, 8, "h100"),)}, 4))),
-        job(44, "erin", "評価ジョブ-漢字", share, running(NOW - 1_800, alloc({4: (GpuPart(0, 3, 8, "h100"),)}, 4))),
-        job(45, "alice", "debug", share, running(NOW - 120, alloc({4: (GpuPart(1, 1, 8, "h100"),)}, 4))),
+        job(
+            44,
+            "erin",
+            "評価ジョブ-漢字",
+            share,
+            running(NOW - 1_800, alloc({4: (GpuPart(0, 3, 8, "h100"),)}, 4, first=4)),
+        ),
+        job(45, "alice", "debug", share, running(NOW - 120, alloc({4: (GpuPart(1, 1, 8, "h100"),)}, 4, first=32))),
         job(46, "frank", "cpu-only", Request(cpus_per_task=32), running(NOW - 40_000, alloc({7: ()}, 32))),
         job(
             47,
@@ -446,7 +452,8 @@ class FakeChannel:
         match request:
             case requests.Act(jobs=targets) | requests.Update(jobs=targets):
                 return replies.Acted(tuple(replies.ActedOn(target) for target in targets))
-            case requests.DrainNodes(nodes=targets) | requests.ResumeNodes(nodes=targets):
+            case requests.DrainNodes() | requests.ResumeNodes() | requests.RebootNodes():
+                targets = request.nodes
                 return replies.Acted(tuple(replies.ActedOn(target) for target in targets))
             case requests.Submit():
                 return replies.Submitted(JobNumber(101))

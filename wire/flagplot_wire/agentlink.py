@@ -263,6 +263,19 @@ class StopStep(Struct, frozen=True, omit_defaults=True, tag="stop_step"):
     kill_wait_s: int = 30
 
 
+class Reboot(Struct, frozen=True, tag="reboot"):
+    """Reboot the machine by the site's program: no job is on it any more."""
+
+    epoch: Epoch
+    reason: str
+
+
+class RebootFailed(Struct, frozen=True, tag="reboot_failed"):
+    """Why the machine was not rebooted."""
+
+    message: str
+
+
 class Leave(Struct, frozen=True, omit_defaults=True, tag="leave"):
     """Shut the agent down. `jobs`: leave them to the keeper, or end them first."""
 
@@ -281,5 +294,19 @@ FromAgent = (
     | HealthReport
     | AskTime
     | JobNoted
+    | RebootFailed
 )
-ToAgent = AgentWelcome | Launch | Stop | Signal | Extend | AckEnds | ReadFile | Leave | AckSteps | StopStep | TellTime
+ToAgent = (
+    AgentWelcome
+    | Launch
+    | Stop
+    | Signal
+    | Extend
+    | AckEnds
+    | ReadFile
+    | Leave
+    | AckSteps
+    | StopStep
+    | TellTime
+    | Reboot
+)

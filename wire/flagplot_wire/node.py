@@ -80,16 +80,25 @@ class Inventory(Struct, frozen=True, omit_defaults=True, gc=False):
     libraries: tuple[tuple[str, str], ...] = ()
 
 
-class Drain(Struct, frozen=True, gc=False):
+class Drain(Struct, frozen=True, omit_defaults=True, gc=False):
     """Why, by whom and since when (epoch seconds) a node takes no new jobs.
 
-    `health`: the node's own checks made it, and they alone may take it back.
+    `health`: the node's own checks made it, and they alone may take it back. `reboot`: the node reboots when it holds no
+    jobs (`asked`), or was told to at `ordered` (epoch seconds); with a new boot the drain ends, unless it `stays`.
     """
 
     reason: str
     who: str
     since: int
     health: bool = False
+    reboot: Literal["", "asked", "ordered"] = ""
+    ordered: int = 0
+    stays: bool = False
+
+    @property
+    def words(self) -> str:
+        """The reason, with what becomes of the node."""
+        return {"": "", "asked": "to reboot: ", "ordered": "rebooting: "}[self.reboot] + self.reason
 
 
 class Node(Struct, frozen=True, omit_defaults=True, gc=False):

@@ -83,6 +83,13 @@ class ResumeNodes(Struct, frozen=True, tag="resume"):
     nodes: tuple[str, ...]
 
 
+class RebootNodes(Struct, frozen=True, tag="reboot"):
+    """`Acted`: drain nodes (host lists), reboot each as soon as it holds no jobs, and give it back to jobs after that."""
+
+    nodes: tuple[str, ...]
+    reason: str
+
+
 class RemoveNodes(Struct, frozen=True, tag="remove_nodes"):
     """`Acted`: forget nodes that are gone for good (not responding and without jobs)."""
 
@@ -320,6 +327,7 @@ AnyRequest = (
     | Update
     | DrainNodes
     | ResumeNodes
+    | RebootNodes
     | RemoveNodes
     | GetQueue
     | GetNodes

@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "qos": ("flagplot.cli.policy:qos", "Add, modify, remove and show qualities of service."),
     "queue": ("flagplot.cli.queue:command", "List jobs."),
     "release": ("flagplot.cli.act:release", "Let held jobs start."),
+    "reboot": ("flagplot.cli.nodes_act:reboot", "Reboot nodes as soon as they hold no jobs."),
     "remove": ("flagplot.cli.nodes_act:remove", "Forget nodes that are gone for good."),
     "requeue": ("flagplot.cli.act:requeue", "Start jobs again from the beginning."),
     "reservation": ("flagplot.cli.policy:reservation", "Add, modify, remove and show reservations."),

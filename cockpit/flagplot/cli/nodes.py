@@ -71,6 +71,6 @@ def row_of(view: NodeView) -> list[str]:
     memory = f"{used}/{format_memory(inventory.memory_mib) if inventory else '?'}"
     cards = len({index for held in view.held for index, _ in held.gpus})
     gpus = f"{cards}/{len(inventory.gpus)}" if inventory and inventory.gpus else ("-" if inventory else "?")
-    reason = f"{node.drain.reason} ({node.drain.who})" if node.drain else node.down_reason
+    reason = f"{node.drain.words} ({node.drain.who})" if node.drain else node.down_reason
     state = view.state + ("*" if not node.responding and inventory else "")
     return [node.name, state, cpus, memory, gpus, str(len(view.held)), ",".join(view.partitions), reason]

@@ -1,4 +1,4 @@
-"""`flagplot drain | resume | remove`."""
+"""`flagplot drain | resume | reboot | remove`."""
 
 from __future__ import annotations
 
@@ -24,6 +24,16 @@ def drain(context: click.Context, nodes: tuple[str, ...], reason: str, as_json: 
 def resume(context: click.Context, nodes: tuple[str, ...], as_json: bool) -> None:
     """Give drained nodes back to jobs."""
     finish(ask(context, lambda calls: calls.resume(nodes)), as_json)
+
+
+@click.command("reboot")
+@click.argument("nodes", nargs=-1, required=True, metavar="NODES...")
+@click.option("-r", "--reason", required=True, help="What for; shown wherever the node is.")
+@json_option
+@click.pass_context
+def reboot(context: click.Context, nodes: tuple[str, ...], reason: str, as_json: bool) -> None:
+    """Drain nodes, reboot each as soon as it holds no jobs, and give it back to jobs."""
+    finish(ask(context, lambda calls: calls.reboot(nodes, reason)), as_json)
 
 
 @click.command("remove")

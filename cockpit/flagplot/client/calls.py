@@ -58,6 +58,10 @@ class Calls:
         """Give nodes back."""
         return await self._ask(requests.ResumeNodes(nodes), replies.Acted)
 
+    async def reboot(self, nodes: tuple[str, ...], reason: str) -> replies.Acted:
+        """Drain nodes, reboot them when they hold no jobs, give them back."""
+        return await self._ask(requests.RebootNodes(nodes, reason), replies.Acted)
+
     async def remove(self, nodes: tuple[str, ...]) -> replies.Acted:
         """Forget nodes that are gone."""
         return await self._ask(requests.RemoveNodes(nodes), replies.Acted)

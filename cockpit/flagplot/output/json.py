@@ -185,6 +185,7 @@ def node_object(view: NodeView) -> dict[str, Any]:
         "responding": node.responding,
         "reason": node.drain.reason if node.drain else node.down_reason,
         "reason_user": node.drain.who if node.drain else "",
+        "reboot": node.drain.reboot if node.drain else "",
         "reason_time": node.drain.since if node.drain else 0,
         "cpus": node.cpus if inventory else None,
         "cpus_used": sum(held.cpus for held in view.held),

@@ -194,6 +194,7 @@ class FlagplotApp(Navigation):
             counts = self.mirror.counts
             self.running, self.pending = counts[State.RUNNING], counts[State.PENDING]
         self.notices.look()
+        self.tell_ends()
         view.show(self.mirror, self.now())
         self.frame_changed()
         # A huge cluster may make one pass slow: leave the keyboard nine tenths of the time.

@@ -38,6 +38,7 @@ NAMES = (
     "requeue",
     "drain",
     "resume",
+    "reboot",
     "view",
     "save",
     "theme",
@@ -63,7 +64,7 @@ def completions(app: FlagplotApp) -> list[str]:
     words = [entry.name for entry in app.views] + list(NAMES)
     words += [f"theme {name}" for name in sorted(app.available_themes)]
     words += [f"{more.name} {word}" for more in MORE.values() for word in more.words(app)]
-    for verb in ("node", "drain", "resume"):
+    for verb in ("node", "drain", "resume", "reboot"):
         words += [f"{verb} {name}" for name in sorted(app.mirror.nodes)[:2_000]]
     return words
 
@@ -102,6 +103,8 @@ def _run(app: FlagplotApp, name: str, rest: list[str]) -> None:
         app.open_node(_nodes(app, _one(rest, ":node gpu01"))[0])
     elif name == "drain":
         open_drain(app, _nodes(app, _one(rest, ":drain gpu[01-03] reason")), " ".join(rest[1:]))
+    elif name == "reboot":
+        open_drain(app, _nodes(app, _one(rest, ":reboot gpu[01-03] reason")), " ".join(rest[1:]), reboot=True)
     elif name == "resume":
         resume_nodes(app, _nodes(app, _one(rest, ":resume gpu[01-03]")))
     elif name in ("view", "save"):
@@ -230,14 +233,14 @@ def open_edit(app: FlagplotApp, targets: list[str]) -> None:
         app.push_screen(EditScreen(jobs))
 
 
-def open_drain(app: FlagplotApp, names: list[str], reason: str = "") -> None:
-    """Ask for the reason and show the jobs affected, then drain."""
+def open_drain(app: FlagplotApp, names: list[str], reason: str = "", reboot: bool = False) -> None:
+    """Ask for the reason and show the jobs affected, then drain (and reboot)."""
     from flagplot.tui.screens.drain import DrainDialog
 
-    if refusal := app.why_not("drain"):
+    if refusal := app.why_not("reboot" if reboot else "drain"):
         app.failure("Not allowed", [refusal])
         return
-    app.push_screen(DrainDialog(names, reason))
+    app.push_screen(DrainDialog(names, reason, reboot))
 
 
 def resume_nodes(app: FlagplotApp, names: list[str]) -> None:
@@ -285,7 +288,7 @@ def palette(app: FlagplotApp) -> Iterable[SystemCommand]:
         )
     if app.can("submit"):
         yield SystemCommand("Submit a job", ":submit", partial(open_submit, app))
-    for name in ("job", "resubmit", "cancel", "drain", "resume"):
+    for name in ("job", "resubmit", "cancel", "drain", "resume", "reboot"):
         if name == "job" or not app.read_only:
             yield SystemCommand(f"{name.capitalize()} …", f":{name}", partial(app.action_command, f"{name} "))
     for theme in sorted(app.available_themes):

@@ -17,6 +17,7 @@ from flagplot.tui import rights
 from flagplot.tui.roles import owner_colour, parse_style, role_style
 from flagplot.tui.screens.confirm import Popup
 from flagplot.tui.undo import KEPT, Undo
+from flagplot.view.drains import Watched, end_of
 from flagplot.view.fleet import Fleet
 from flagplot.view.notices import passed, way_through
 from flagplot_wire.errors import Refused
@@ -40,6 +41,8 @@ class Services(App[int]):
         """(time, command line, outcome) of every action, oldest first."""
         self.undos: list[tuple[int, Undo]] = []
         """What can be taken back, and when it was done; the last is taken back first."""
+        self.watched: list[Watched] = []
+        """Drains and reboots that were asked for here and are not through."""
         self._clock = clock
         self._roles: dict[str, Style] = {}
         self._owners: dict[str, int] = {}
@@ -147,6 +150,13 @@ class Services(App[int]):
         if driver is not None and not self.is_headless and (through := way_through("auto", os.environ)) != "off":
             coded = base64.b64encode(text.encode()).decode()
             driver.write(passed(f"\x1b]52;c;{coded}\x07", through))
+    def tell_ends(self) -> None:
+        """Tell of the drains and reboots that are through."""
+        for one in list(self.watched):
+            if sentence := end_of(self.mirror, one):
+                self.watched.remove(one)
+                self.notify(clean(sentence), markup=False, timeout=30)
+                self.bell()
 
     def failure(self, title: str, lines: Iterable[str] = ()) -> None:
         """A popup that stays."""

@@ -89,12 +89,16 @@ _NODE = {
     "resumed": ("●", "good"),
     "lost": ("✗", "bad"),
     "drained": ("▼", "warning"),
+    "reboot asked": ("▼", "warning"),
+    "rebooting": ("↺", "warning"),
+    "rebooted": ("✓", "good"),
+    "reboot failed": ("✗", "bad"),
 }
 
 
 def _node_text(node: Node) -> str:
     if node.drain is not None:
-        return clean(node.drain.reason)
+        return clean(node.drain.words)
     if node.inventory is None:
         return ""
     if not node.responding:

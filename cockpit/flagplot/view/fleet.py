@@ -130,7 +130,7 @@ class NodeFact:
     def reason(self) -> str:
         """Why it is out of service, in words (cleaned; empty: it is not)."""
         if self.node.drain is not None:
-            return clean(self.node.drain.reason) or "no reason given"
+            return clean(self.node.drain.words) or "no reason given"
         if self.node.inventory is None:
             return "never reported"
         return "" if self.node.responding else clean(self.node.down_reason) or "not responding"

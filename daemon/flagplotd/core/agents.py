@@ -12,7 +12,7 @@ from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Job
 from flagplot_wire.job import State as JobState
 from flagplot_wire.node import Node
-from flagplotd.core import configured, reservations, suspending, usage
+from flagplotd.core import configured, reboots, reservations, suspending, usage
 from flagplotd.core.lifecycle import attempt_ended, part_ended
 from flagplotd.core.orders import LaunchOn, StopOn
 from flagplotd.core.stepper import Stepper
@@ -67,7 +67,9 @@ def joined(step: Stepper, stimulus: AgentJoined) -> None:
         agent_version=stimulus.version,
         down_reason="",
     )
-    step.emit(ev.NodeChanged(node, "back" if old.inventory else "registered"))
+    done = reboots.back(node) if rebooted else node
+    cause = "rebooted" if done is not node else "back" if old.inventory else "registered"
+    step.emit(ev.NodeChanged(done, cause))
     for end in stimulus.ended:
         attempt_ended(step, AttemptEnded(stimulus.node, end))
     running = {(attempt.number, attempt.attempt) for attempt in stimulus.running}

@@ -47,6 +47,13 @@ class ExtendOn(Struct, frozen=True):
     deadline_s: int
 
 
+class RebootOn(Struct, frozen=True):
+    """Have `node` reboot."""
+
+    node: str
+    reason: str
+
+
 class AckOn(Struct, frozen=True):
     """Tell `node` that these ends are durable."""
 
@@ -75,7 +82,7 @@ class Replan(Struct, frozen=True):
     """Something changed that may let a job start: run a scheduling cycle soon."""
 
 
-Order = LaunchOn | StopOn | SignalOn | ExtendOn | AckOn | AckStepOn | StopStepOn | Replan
+Order = LaunchOn | StopOn | SignalOn | ExtendOn | AckOn | AckStepOn | StopStepOn | RebootOn | Replan
 
 
 class Outcome(Struct, frozen=True):

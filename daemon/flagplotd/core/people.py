@@ -207,65 +207,70 @@ def requeue(step: Stepper, who: Who, job: Job, chosen: list[JobNumber] | None) -
     return "requeued"
 
 
-def _operator(who: Who, what: str) -> None:
+def need_operator(who: Who, what: str) -> None:
+    """Refuse who may not act on nodes."""
     if not who.operator:
         raise Refused("not_permitted", f"only operators may {what} nodes; you are {who.user}")
 
 
-def _nodes(state: State, texts: Iterable[str]) -> list[str]:
+def node_names(texts: Iterable[str]) -> list[str]:
+    """The names of some host lists, each once."""
     return list(dict.fromkeys(name for text in texts for name in expand_hosts(text)))
 
 
 def drain(step: Stepper, stimulus: st.Drain) -> Acted:
     """No new jobs on these nodes."""
-    _operator(stimulus.who, "drain")
+    need_operator(stimulus.who, "drain")
     reason = clean(stimulus.request.reason).strip()
     if not reason:
         raise Refused("bad_request", "a drain needs a reason", "add --reason 'what is wrong'")
 
     def one(name: str) -> str:
-        node = _known(step, name)
+        node = known_node(step, name)
         kept = Drain(reason, stimulus.who.user, step.now)
         step.emit(ev.NodeChanged(msgspec.structs.replace(node, drain=kept), "drained", stimulus.who.user))
         jobs = len(step.state.use[name].jobs) if name in step.state.use else 0
         return f"draining, {jobs} jobs go on" if jobs else "drained"
 
-    acted = each(_nodes(step.state, stimulus.request.nodes), one)
+    acted = each(node_names(stimulus.request.nodes), one)
     step.replan()
     return acted
 
 
 def resume(step: Stepper, stimulus: st.Resume) -> Acted:
     """Back in service."""
-    _operator(stimulus.who, "resume")
+    need_operator(stimulus.who, "resume")
 
     def one(name: str) -> str:
-        node = _known(step, name)
+        node = known_node(step, name)
         if node.drain is None:
             return "was not drained"
+        if node.drain.reboot == "ordered" and node.responding:
+            raise Refused("in_use", f"{name} is about to reboot", "if it does not, drain it anew, then resume it")
         step.emit(ev.NodeChanged(msgspec.structs.replace(node, drain=None), "resumed", stimulus.who.user))
         return "resumed"
 
-    acted = each(_nodes(step.state, stimulus.request.nodes), one)
+    acted = each(node_names(stimulus.request.nodes), one)
     step.replan()
     return acted
 
 
 def remove(step: Stepper, stimulus: st.Remove) -> Acted:
     """Forget nodes that are gone."""
-    _operator(stimulus.who, "remove")
+    need_operator(stimulus.who, "remove")
 
     def one(name: str) -> str:
-        node = _known(step, name)
+        node = known_node(step, name)
         if node.responding or (name in step.state.use and step.state.use[name].jobs):
             raise Refused("in_use", f"{name} responds or holds jobs", "stop its agent and end its jobs first")
         step.emit(ev.NodeRemoved(name, stimulus.who.user))
         return "removed"
 
-    return each(_nodes(step.state, stimulus.request.nodes), one)
+    return each(node_names(stimulus.request.nodes), one)
 
 
-def _known(step: Stepper, name: str) -> Node:
+def known_node(step: Stepper, name: str) -> Node:
+    """The node of a name; raises `Refused` where there is none."""
     node = step.state.nodes.get(name)
     if node is None:
         raise Refused("not_found", f"there is no node {clean(name)!r}", "flagplot nodes lists them")

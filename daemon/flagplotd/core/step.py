@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flagplot_wire.errors import Refused
 from flagplot_wire.replies import Acted, Failure, StepStarted, Submitted
-from flagplotd.core import agents, gate, health, lifecycle, people, policy, preempting, steps, update
+from flagplotd.core import agents, gate, health, lifecycle, people, policy, preempting, reboots, steps, update
 from flagplotd.core import stimuli as st
 from flagplotd.core.orders import Outcome
 from flagplotd.core.state import State
@@ -38,6 +38,8 @@ def _decide(stepper: Stepper, stimulus: st.Stimulus) -> Submitted | Acted | Step
             return people.drain(stepper, stimulus)
         case st.Resume():
             return people.resume(stepper, stimulus)
+        case st.Reboot():
+            return reboots.ask(stepper, stimulus)
         case st.Remove():
             return people.remove(stepper, stimulus)
         case st.ChangeRecords():
@@ -66,6 +68,7 @@ def _happened(stepper: Stepper, stimulus: st.Stimulus) -> None:
             steps.part_of_step_ended(stepper, stimulus)
         case st.Reported():
             agents.reported(stepper, stimulus)
+            reboots.when_idle(stepper, stimulus)
         case st.AgentJoined():
             agents.joined(stepper, stimulus)
         case st.AgentLost():
@@ -74,6 +77,8 @@ def _happened(stepper: Stepper, stimulus: st.Stimulus) -> None:
             agents.inventory_changed(stepper, stimulus)
         case st.Checked():
             health.checked(stepper, stimulus)
+        case st.RebootFailed():
+            reboots.failed(stepper, stimulus)
         case st.Boot():
             agents.boot(stepper, stimulus)
         case st.Tick():

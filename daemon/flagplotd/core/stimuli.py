@@ -10,7 +10,7 @@ from flagplot_wire.ids import Epoch, JobNumber
 from flagplot_wire.job import Forecast, JobSpec
 from flagplot_wire.node import Inventory, Partition
 from flagplot_wire.policy import Record
-from flagplot_wire.requests import Act, ChangePolicy, DrainNodes, RemoveNodes, ResumeNodes, Update
+from flagplot_wire.requests import Act, ChangePolicy, DrainNodes, RebootNodes, RemoveNodes, ResumeNodes, Update
 from flagplot_wire.steps import StepEnd, StepSpec
 from flagplotd.core.state import Who
 
@@ -54,6 +54,13 @@ class Resume(Struct, frozen=True):
 
     who: Who
     request: ResumeNodes
+
+
+class Reboot(Struct, frozen=True):
+    """Nodes that shall reboot."""
+
+    who: Who
+    request: RebootNodes
 
 
 class Remove(Struct, frozen=True):
@@ -101,6 +108,13 @@ class InventoryChanged(Struct, frozen=True):
 
     node: str
     inventory: Inventory
+
+
+class RebootFailed(Struct, frozen=True):
+    """A node could not reboot, and why."""
+
+    node: str
+    message: str
 
 
 class Checked(Struct, frozen=True):
@@ -222,6 +236,8 @@ Stimulus = (
     | AgentLost
     | InventoryChanged
     | Checked
+    | RebootFailed
+    | Reboot
     | AttemptStarted
     | AttemptNoted
     | AttemptEnded

@@ -253,6 +253,8 @@ class Agents:
                 self._loop.post(st.InventoryChanged(link.node, cleaned(body.inventory)))
             case agentlink.HealthReport() if size_of(body) <= MAX_INVENTORY:
                 self._loop.post(st.Checked(link.node, cleaned(body).reasons, body.resume))
+            case agentlink.RebootFailed():
+                self._loop.post(st.RebootFailed(link.node, clean(body.message)[:NOTE_LETTERS]))
             case agentlink.AskTime():
                 link.send(agentlink.TellTime(body.call, clock.now()))
             case agentlink.Started():

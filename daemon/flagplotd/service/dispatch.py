@@ -11,7 +11,7 @@ from flagplot_wire.ids import JobNumber
 from flagplot_wire.indices import count_indices
 from flagplot_wire.job import Job, Payload
 from flagplotd.core.apply import holds
-from flagplotd.core.orders import AckOn, AckStepOn, ExtendOn, LaunchOn, Order, SignalOn, StopOn, StopStepOn
+from flagplotd.core.orders import AckOn, AckStepOn, ExtendOn, LaunchOn, Order, RebootOn, SignalOn, StopOn, StopStepOn
 from flagplotd.core.stimuli import AttemptEnded
 from flagplotd.service.agents import Agents
 from flagplotd.service.loop import Loop
@@ -95,6 +95,8 @@ class Dispatch:
             case StopStepOn():
                 stop = agentlink.StopStep(epoch, order.number, order.attempt, order.step, order.kill_wait_s)
                 self._agents.send(node, stop)
+            case RebootOn():
+                self._agents.send(node, agentlink.Reboot(epoch, order.reason))
             case AckOn():
                 self._agents.send(node, agentlink.AckEnds(order.ends))
 

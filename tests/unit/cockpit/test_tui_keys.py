@@ -21,6 +21,7 @@ WAYS = {
     "job-script": ("y",),
     "job-usage": ("enter", "i"),
     "node-jobs": ("2", "slash", *"gpu04", "enter", "enter"),
+    "node-wiring": ("2", "enter", "w"),
     "node-text": ("2", "enter", "tab"),
 }
 """The keys that lead to each view, and to each widget of it that can have the focus."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from support import sample_cluster as sample
 from textual.pilot import Pilot
@@ -24,9 +25,9 @@ from flagplot.tui.screens.timeline import TimelineView
 from flagplot.tui.widgets.topline import TopLine
 from flagplot_wire import requests
 from flagplot_wire.errors import Refused
-from flagplot_wire.events import Event, JobAdded, JobsForgotten, NodeRemoved
+from flagplot_wire.events import Event, JobAdded, JobsForgotten, NodeChanged, NodeRemoved
 from flagplot_wire.ids import Epoch, JobNumber
-from flagplot_wire.node import Gpu, Inventory, Node
+from flagplot_wire.node import Drain, Gpu, Inventory, Node
 from flagplot_wire.replies import EventsPushed, SamplesPushed, SnapshotPart
 from flagplot_wire.telemetry import NodeSample
 
@@ -361,3 +362,41 @@ async def test_one_of_a_thing_is_not_many() -> None:
         app.mirror.take(EventsPushed((Event(app.mirror.seq + 1, int(sample.NOW), JobAdded(job)),)))
         await until(pilot, lambda: "1 job" in screen_text(app))
         assert "1 jobs" not in screen_text(app)
+
+
+async def test_a_reboot_is_asked_for_followed_and_its_end_told() -> None:
+    app, channel = make()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await view(app, pilot, "2", NodesView)
+        await pilot.press("right", "right", "R")
+        await until(pilot, lambda: isinstance(app.screen, DrainDialog))
+        text = screen_text(app)
+        assert "Reboot nodes" in text and "2 jobs on 1 node, rebooted when they end" in text
+        await pilot.press(*"kernel", "ctrl+s")
+        await until(pilot, lambda: app.watched)
+        asked = [one for one in channel.asked if isinstance(one, requests.RebootNodes)]  # type: ignore[attr-defined]
+        assert asked == [requests.RebootNodes(("gpu03",), "kernel")]
+        assert app.command_log[-1][1] == "flagplot reboot gpu03 --reason kernel"
+        for drain in (Drain("kernel", "alice", sample.NOW, reboot="asked"), None):
+            node = msgspec.structs.replace(sample.node(3), drain=drain)
+            app.mirror.take(EventsPushed((Event(app.mirror.seq + 1, sample.NOW, NodeChanged(node, "x")),)))
+            app.show_now()
+            await pilot.pause()
+            if drain is not None:
+                assert "1 to reboot, last ends in 23 h" in screen_text(app) and app.watched
+        assert app.watched == [] and [one.message for one in app._notifications][-1] == "Rebooted: gpu03 (kernel)"
+
+
+async def test_rebooting_is_unbound_read_only_and_refused_to_users() -> None:
+    app, _ = make(read_only=True)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await view(app, pilot, "2", NodesView)
+        await pilot.press("R")
+        await pilot.pause()
+        assert len(app.screen_stack) == 1
+    app, _ = make(roles=("user",))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await view(app, pilot, "2", NodesView)
+        await pilot.press(*":reboot gpu01 why", "enter")
+        await until(pilot, lambda: isinstance(app.screen, Popup))
+        assert "Only operators and admins may reboot nodes" in screen_text(app)

@@ -1,4 +1,4 @@
-"""The drain dialog: which nodes, which jobs are on them and until when, and the reason, which is required."""
+"""The dialog of drains and reboots: which nodes, which jobs are on them and until when, and the reason, which is required."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
 from flagplot.tui.undo import of_drain
+from flagplot.view.drains import Watched
 from flagplot.view.node_list import affected
 from flagplot_wire.errors import Refused
 from flagplot_wire.hostlist import compress_hosts, expand_hosts
@@ -25,7 +26,7 @@ SHOWN = 100
 
 
 class DrainDialog(ModalScreen[None]):
-    """Drain nodes; nothing happens without a reason."""
+    """Drain nodes, or drain and `reboot` them; nothing happens without a reason."""
 
     DEFAULT_CSS = """
     DrainDialog { align: center middle; }
@@ -49,14 +50,15 @@ class DrainDialog(ModalScreen[None]):
         Binding("ctrl+s", "drain", "Drain"),
     ]
 
-    def __init__(self, names: list[str], reason: str = "") -> None:
+    def __init__(self, names: list[str], reason: str = "", reboot: bool = False) -> None:
         super().__init__()
+        self._reboot, self._verb = reboot, "reboot" if reboot else "drain"
         self._hosts, self._reason = clean(compress_hosts(names)) if names else "", reason
 
     def compose(self) -> ComposeResult:
         """Nodes, jobs, reason, buttons."""
         with Vertical():
-            yield Static(Content("Drain nodes"), classes="title")
+            yield Static(Content(f"{self._verb.capitalize()} nodes"), classes="title")
             with Horizontal():
                 yield Static(Content("nodes"), classes="label")
                 yield Input(self._hosts, placeholder="gpu01,gpu[03-08]", id="drain-nodes", compact=True)
@@ -69,7 +71,7 @@ class DrainDialog(ModalScreen[None]):
             yield Static(Content(""), id="drain-error")
             with Horizontal(classes="buttons"):
                 yield Button(Content("Close (Esc)"), id="no", compact=False)
-                yield Button(Content("Drain (^s)"), id="yes", variant="warning")
+                yield Button(Content(f"{self._verb.capitalize()} (^s)"), id="yes", variant="warning")
 
     @property
     def cockpit(self) -> FlagplotApp:
@@ -79,9 +81,10 @@ class DrainDialog(ModalScreen[None]):
     def on_mount(self) -> None:
         """Start where something is missing."""
         who = clean(self.cockpit.user) or "you"
-        self.query_one("#drain-note", Static).update(
-            Content(f"Running jobs go on; no new job starts there. Recorded with your name, {who}, and the time.")
-        )
+        what = "Running jobs go on; no new job starts there."
+        if self._reboot:
+            what = "Running jobs go on; each node reboots when its last job has ended, and takes jobs again after that."
+        self.query_one("#drain-note", Static).update(Content(f"{what} Recorded with your name, {who}, and the time."))
         self.query_one("#drain-reason" if self._hosts else "#drain-nodes", Input).focus()
         self._show_jobs()
 
@@ -104,10 +107,11 @@ class DrainDialog(ModalScreen[None]):
             return
         lines = affected(self.cockpit.mirror, names, self.cockpit.now())
         count = counted(len(names), "node")
+        done = "rebooted" if self._reboot else "drained"
         if not lines:
-            title = f"No job runs there: {count} drained at once"
+            title = f"No job runs there: {count} {done} at once"
         else:
-            title = f"{counted(len(lines), 'job')} on {count}, drained when they end:"
+            title = f"{counted(len(lines), 'job')} on {count}, {done} when they end:"
         more = [f"… and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
         self.query_one("#drain-jobs", Static).update(Content("\n".join([title, *lines[:SHOWN], *more])))
 
@@ -147,11 +151,14 @@ class DrainDialog(ModalScreen[None]):
             return
         app, hosts = self.cockpit, compress_hosts(names)
         self.dismiss()
+        call = app.calls.reboot if self._reboot else app.calls.drain
+        watched = Watched(tuple(names), reason, self._reboot)
         app.perform(
-            f"flagplot drain {hosts} --reason {quote(reason)}",
-            app.calls.drain(tuple(names), reason),
-            success=f"Draining {hosts}: {reason}",
-            undo=of_drain(app.calls, app.mirror.nodes, names, f"Drained {hosts}"),
+            f"flagplot {self._verb} {hosts} --reason {quote(reason)}",
+            call(tuple(names), reason),
+            success=f"To reboot: {hosts}: {reason}" if self._reboot else f"Draining {hosts}: {reason}",
+            then=lambda _: app.watched.append(watched),
+            undo=None if self._reboot else of_drain(app.calls, app.mirror.nodes, names, f"Drained {hosts}"),
         )
 
 

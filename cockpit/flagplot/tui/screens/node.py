@@ -20,6 +20,7 @@ from flagplot.view.columns import spread
 from flagplot.view.fleet import NodeFact
 from flagplot.view.fleet_map import summary
 from flagplot.view.node_list import JOB_COLUMNS, job_cells, page
+from flagplot.view.wiring import draw
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Job
 from flagplot_wire.text import clean
@@ -34,18 +35,25 @@ class NodeView(MainView):
     DEFAULT_CSS = """
     NodeView > Horizontal { height: 1fr; layout: vertical; }
     NodeView.-wide > Horizontal { layout: horizontal; }
-    NodeView PiecePane { height: auto; min-height: 4; width: 1fr; margin-bottom: 1; }
+    NodeView #node-text { height: auto; min-height: 4; width: 1fr; margin-bottom: 1; }
+    NodeView #node-wiring { height: 1fr; display: none; }
+    NodeView.-wired #node-wiring { display: block; }
+    NodeView.-wired > Horizontal { display: none; }
     NodeView Vertical { height: 1fr; width: 1fr; }
     NodeView.-wide Vertical { width: 3fr; height: 1fr; }
-    NodeView.-wide PiecePane { width: 2fr; height: 1fr; }
+    NodeView.-wide #node-text { width: 2fr; height: 1fr; }
     NodeView #node-gpus { height: 9; margin-bottom: 1; }
     NodeView #node-jobs { height: 1fr; }
     """
-    CHANGES = frozenset({"drain", "resume"})
+    CHANGES = frozenset({"drain", "resume", "reboot"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Open job", tooltip="The job under the cursor"),
         Binding("D,ctrl+d", "drain", "Drain", tooltip="Drain: no new jobs, after asking for the reason"),
         Binding("u", "resume", "Resume", tooltip="Give it back to jobs, after asking"),
+        Binding(
+            "w", "wiring", "Wiring", tooltip="Sockets, cores and GPUs as they are wired, and whose jobs are on each"
+        ),
+        Binding("R", "reboot", "Reboot", show=False, tooltip="Drain, reboot when no job is left, and back; asks first"),
         Binding("tab", "app.focus_next", "Next pane"),
         Binding("escape", "app.back", "Back"),
     ]
@@ -58,8 +66,13 @@ class NodeView(MainView):
     def compose(self) -> ComposeResult:
         """Head, text, tables."""
         yield PieceLine(id="node-head")
+        wiring = PiecePane()
+        wiring.id = "node-wiring"
+        yield wiring
         with Horizontal():
-            yield PiecePane()
+            text = PiecePane()
+            text.id = "node-text"
+            yield text
             with Vertical():
                 table = PieceTable(empty=("It has no GPU",))
                 table.id = "node-gpus"
@@ -93,7 +106,11 @@ class NodeView(MainView):
         self.set_class(self.size.width >= WIDE, "-wide")
         gone = [] if self.node_name in fleet.facts else [("  removed from the cluster", "bad")]
         self.query_one("#node-head", PieceLine).show_pieces([*summary(fact), *gone])
-        self.query_one(PiecePane).show_rows(page(mirror, fact, now))
+        if self.has_class("-wired"):
+            lines = draw(fact, self.size.width - 3, now)
+            self.query_one("#node-wiring", PiecePane).show_rows([("", line) for line in lines])
+            return
+        self.query_one("#node-text", PiecePane).show_rows(page(mirror, fact, now))
         self._show_gpus(fact)
         self._show_jobs(fact, now)
 
@@ -113,7 +130,7 @@ class NodeView(MainView):
     def _show_jobs(self, fact: NodeFact, now: int) -> None:
         table = self.job_table
         tables = 2 + len(fact.gpus[:8]) + max(3, min(len(fact.jobs) + 1, self.size.height // 4))
-        self.query_one(PiecePane).styles.max_height = (
+        self.query_one("#node-text").styles.max_height = (
             None if self.has_class("-wide") else max(4, self.size.height - tables - 2)
         )
         columns = spread(JOB_COLUMNS, self._room(table))
@@ -142,10 +159,27 @@ class NodeView(MainView):
         return self.node_name
 
     def focus_target(self) -> Widget:
-        """The jobs."""
-        return self.job_table
+        """The jobs, or the drawing."""
+        return self.query_one("#node-wiring") if self.has_class("-wired") else self.job_table
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """The drawing has no cursor."""
+        return not (action == "open" and self.has_class("-wired")) and super().check_action(action, parameters)
+
+    def escape(self) -> bool:
+        """Out of the drawing, then away."""
+        if self.has_class("-wired"):
+            self.action_wiring()
+            return True
+        return False
 
     # keys
+
+    def action_wiring(self) -> None:
+        """The drawing in place of text and tables, or back."""
+        self.toggle_class("-wired")
+        self.cockpit.show_now()
+        self.call_after_refresh(self.focus_target().focus)
 
     def on_virtual_table_opened(self, event: VirtualTable.Opened) -> None:
         """A click opens."""
@@ -166,6 +200,10 @@ class NodeView(MainView):
     def action_drain(self) -> None:
         """Ask for the reason, then drain."""
         commands.open_drain(self.cockpit, [self.node_name])
+
+    def action_reboot(self) -> None:
+        """Ask for the reason, then drain and reboot."""
+        commands.open_drain(self.cockpit, [self.node_name], reboot=True)
 
     def action_resume(self) -> None:
         """Give it back, after asking."""

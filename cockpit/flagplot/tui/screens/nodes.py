@@ -18,6 +18,7 @@ from flagplot.tui.screens.confirm import ConfirmDialog
 from flagplot.tui.widgets.fleet_map import FleetMap
 from flagplot.tui.widgets.pieces import PieceLine, PieceTable
 from flagplot.view.columns import spread
+from flagplot.view.drains import Draining, drainings, progress_line
 from flagplot.view.fleet import group, groupings_of
 from flagplot.view.fleet_map import FILLS, ZOOMS, cell_size, choose_zoom, lay_out, legend, summary, widest
 from flagplot.view.node_list import COLUMNS, SORTS, NodeSpec, cells, select
@@ -33,7 +34,7 @@ class NodesView(SortedView[NodeSpec]):
     NodesView #node-legend { background: $surface; }
     """
     title = "Nodes"
-    CHANGES = frozenset({"drain", "resume"})
+    CHANGES = frozenset({"drain", "resume", "reboot"})
     NO_MATCH = "No node matches the filter"
     NOTHING = (
         "There are no nodes yet",
@@ -44,6 +45,7 @@ class NodesView(SortedView[NodeSpec]):
         Binding("enter", "open", "Open", tooltip="The node's page"),
         Binding("D,ctrl+d", "drain", "Drain", tooltip="Drain: no new jobs, after asking for the reason"),
         Binding("u", "resume", "Resume", tooltip="Give drained nodes back to jobs, after asking"),
+        Binding("R", "reboot", "Reboot", show=False, tooltip="Drain, reboot when no job is left, and back; asks first"),
         Binding(
             "slash",
             "app.filter",
@@ -70,6 +72,7 @@ class NodesView(SortedView[NodeSpec]):
         """The zoom that was chosen; empty: the largest that fits."""
         self._shown: object = None
         self._names: list[str] = []
+        self._drainings: list[Draining] = []
         self._laid_out: object = None
         self._grouped: object = None
         self._groups: list[tuple[str, list[str]]] = []
@@ -79,6 +82,7 @@ class NodesView(SortedView[NodeSpec]):
         with ContentSwitcher(initial="node-map"):
             yield _with_id(FleetMap(), "node-map")
             yield _with_id(PieceTable(markable=True), "node-table")
+        yield PieceLine(id="node-drains")
         yield PieceLine(id="node-summary")
         yield PieceLine(id="node-legend")
 
@@ -132,6 +136,7 @@ class NodesView(SortedView[NodeSpec]):
         if wanted != self._shown and body.width:
             self._shown = wanted
             self._names = select(mirror, fleet, self.spec)
+            self._drainings = drainings(fleet.facts.values())
             self.map.empty = self.table.empty = self.empty_words(mirror)
             if self.as_table:
                 self._show_table(mirror)
@@ -174,6 +179,10 @@ class NodesView(SortedView[NodeSpec]):
         fleet = self.cockpit.fleet
         fact = fleet.facts.get(self.cursor)
         room = self.size.width - 3
+        on_the_way = progress_line(self._drainings, self.cockpit.now())
+        drains = self.query_one("#node-drains", PieceLine)
+        drains.display = bool(on_the_way)
+        drains.show_pieces(on_the_way)
         self.query_one("#node-summary", PieceLine).show_pieces(summary(fact) if fact else ())
         shown = [name for name in self._names if name in fleet.facts]
         size = None if self.as_table else self.map.layout_map.size
@@ -258,6 +267,10 @@ class NodesView(SortedView[NodeSpec]):
     def action_drain(self) -> None:
         """Ask for the reason, then drain."""
         commands.open_drain(self.cockpit, self.chosen())
+
+    def action_reboot(self) -> None:
+        """Ask for the reason, then drain and reboot."""
+        commands.open_drain(self.cockpit, self.chosen(), reboot=True)
 
     def action_resume(self) -> None:
         """Give nodes back, after asking."""
