@@ -295,7 +295,7 @@ class Agent:
         elif isinstance(call, ConnectPort):
             await serve_port(stream, call)
         else:
-            await serve_file(stream, call)
+            await serve_file(stream, call, self.link.own_address if self.link is not None else "127.0.0.1")
 
     async def control(self, body: al.Stop | al.Signal | al.Extend) -> None:
         """Stop, signal or extend an attempt; a stop of one that is unknown is answered as lost."""

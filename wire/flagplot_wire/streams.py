@@ -79,7 +79,8 @@ class ConnectPort(Struct, frozen=True, tag="connect_port"):
 
 class ConnectFile(Struct, frozen=True, omit_defaults=True, tag="connect_file"):
     """To the agent: one file or folder as the job's user. `read` sends a tar archive of `path`; `write` takes one
-    and unpacks it to `path`; `put` writes the bytes to `path`, whole or not at all, and answers with their SHA-256."""
+    and unpacks it to `path`; `bcast` is a node's part in sending a file to many (`flagplot_wire.broadcast`), which `mode`
+    and `force` are for."""
 
     stream: int
     number: JobNumber
@@ -87,7 +88,7 @@ class ConnectFile(Struct, frozen=True, omit_defaults=True, tag="connect_file"):
     user: str
     uid: int
     gid: int
-    verb: Literal["read", "write", "put"]
+    verb: Literal["read", "write", "bcast"]
     path: str
     mode: int = 0o644
     force: bool = False

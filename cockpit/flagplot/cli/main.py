@@ -16,7 +16,7 @@ from flagplot_wire.text import clean
 COMMANDS: dict[str, tuple[str, str]] = {
     "account": ("flagplot.cli.policy:account", "Add, modify, remove and show accounts."),
     "attach": ("flagplot.cli.attach:command", "Watch what a running step writes, and type into it."),
-    "bcast": ("flagplot.cli.files:bcast", "Send a file to every node of a job."),
+    "bcast": ("flagplot.cli.bcast:command", "Send a file to every node of a job."),
     "cancel": ("flagplot.cli.act:cancel", "Cancel jobs, or send them a signal."),
     "connect": ("flagplot.cli.connect:command", "Pin a remote controller's host key and remember it."),
     "cp": ("flagplot.cli.files:cp", "Copy files between here and a job."),
