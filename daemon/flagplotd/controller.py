@@ -27,6 +27,7 @@ from flagplotd.service.cycle import Cycle
 from flagplotd.service.dispatch import Dispatch
 from flagplotd.service.local import LocalSocket
 from flagplotd.service.loop import Loop
+from flagplotd.service.spool import Spool
 from flagplotd.ssh.server import Door
 from flagplotd.store import Store
 
@@ -61,6 +62,7 @@ class Controller:
             cycle=cycle,
             stopping=asyncio.Event(),
             claims=Claims(loop),
+            spool=Spool(folder, lambda: loop.state, config.stage_max_gib << 30),
             started=clock.now(),
             simulated=simulated,
             port=config.port,
@@ -68,6 +70,7 @@ class Controller:
         )
         self.local = LocalSocket(self.server)
         agents.serve_client = self.local.serve_on_node
+        agents.serve_stage = self.server.spool.serve_node
         self.door = Door(self.server, self.local, host_key)
         self._tasks: list[asyncio.Task[None]] = []
         self._defect: BaseException | None = None
@@ -110,6 +113,7 @@ class Controller:
         await self.local.open()
         self._work("cycle", self.server.cycle.run())
         self._work("ticks", self._ticks())
+        self._work("spool", self.server.spool.run())
         self._write_ready_file()
         log.info(
             "flagplotd %s: cluster %s, epoch %d, %d live jobs, port %d",

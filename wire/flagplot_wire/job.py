@@ -83,6 +83,7 @@ class Why(StrEnum):
     PARTITION_NODES = "PartitionNodeLimit"
     NODES_DOWN = "ReqNodeNotAvail"
     REQUEUE_DELAY = "JobLaunchFailure"
+    STAGE_IN = "BurstBufferStageIn"
     LICENSES = "Licenses"
     RESERVATION = "Reservation"
     RESERVED = "ReservedForOthers"
@@ -211,6 +212,15 @@ class ArraySpec(Struct, frozen=True, omit_defaults=True, gc=False):
     limit: int = 0
 
 
+class Transfer(Struct, frozen=True, gc=False):
+    """A file or folder that is copied for a job: `--stage-in` from the submitting machine to the job's nodes, `--stage-out`
+    from its first node to the submitting machine. The path there is absolute, that on the nodes a pattern as for outputs.
+    """
+
+    source: str
+    target: str
+
+
 class JobSpec(Struct, frozen=True, omit_defaults=True, gc=False):
     """What was submitted, without the script. Names of partition, account and QoS are empty while not given.
 
@@ -241,6 +251,8 @@ class JobSpec(Struct, frozen=True, omit_defaults=True, gc=False):
     container_image: str = ""
     container_mounts: str = ""
     container_workdir: str = ""
+    stage_in: tuple[Transfer, ...] = ()
+    stage_out: tuple[Transfer, ...] = ()
 
 
 class Payload(Struct, frozen=True, omit_defaults=True):
@@ -269,6 +281,7 @@ class Status(Struct, frozen=True, omit_defaults=True, gc=False):
     `preempted_by` is the job that the attempt made room for, kept until the next start; `victims` are those that a
     pending job is being given the room of, on the nodes of `room`. `stop_by` is when a preempted job is killed at the
     latest. `suspended_at` is since when an attempt is stopped (it holds no CPUs then), `suspended_s` how long it was stopped before.
+    `staging`: the files of `stage_in` are not all with the controller yet.
     """
 
     state: State = State.PENDING
@@ -298,6 +311,7 @@ class Status(Struct, frozen=True, omit_defaults=True, gc=False):
     suspended_s: int = 0
     room: tuple[str, ...] = ()
     site_factor: int = 0
+    staging: bool = False
 
 
 class Job(Struct, frozen=True, omit_defaults=True, gc=False):

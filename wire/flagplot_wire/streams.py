@@ -108,7 +108,18 @@ class ServeClient(Struct, frozen=True, tag="serve_client"):
     number: JobNumber
 
 
-FromStreams = StreamsHello | StreamData | StreamCredit | StreamEnd | ServeClient
+class StageFile(Struct, frozen=True, tag="stage_file"):
+    """To the controller: entry `index` of a running attempt's `stage_in` is wanted on this node, or of its `stage_out`
+    comes from it, as a tar archive."""
+
+    stream: int
+    number: JobNumber
+    attempt: int
+    direction: Literal["in", "out"]
+    index: int
+
+
+FromStreams = StreamsHello | StreamData | StreamCredit | StreamEnd | ServeClient | StageFile
 ToStreams = StreamData | StreamCredit | StreamEnd | ConnectStep | ConnectPort | ConnectFile
 
 

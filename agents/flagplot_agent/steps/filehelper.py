@@ -45,7 +45,9 @@ def read(path: str, out: BinaryIO) -> None:
 
 
 def write(path: str, came: BinaryIO) -> None:
-    """Unpack an archive: into `path` where that is a folder, else as `path`."""
+    """Unpack an archive: into `path` where that is a folder or ends in `/` (it is made then), else as `path`."""
+    if path.endswith("/"):
+        os.makedirs(path, exist_ok=True)
     with tarfile.open(fileobj=came, mode="r|", bufsize=PIECE) as archive:
         inside = os.path.isdir(path)
         for member in archive:

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import os
-import tarfile
 from pathlib import Path
-from typing import IO, cast
 
 import click
 
 from flagplot.cli.common import target_of
+from flagplot.client.archive import pack, unpack
 from flagplot.client.calls import Calls
 from flagplot.client.connection import Connection
-from flagplot.client.streams import ByteStream
 from flagplot.client.target import Target
 from flagplot_wire.errors import Refused
 from flagplot_wire.requests import OpenFile
-
-PIECE = 256 * 1024
 
 
 @click.command("cp")
@@ -54,66 +49,15 @@ async def _copy(
     try:
         if from_job is not None:
             await Calls(connection).opened(OpenFile(from_job[0], stream.number, "read", from_job[1], node))
-            await _unpack(stream, Path(there))
+            await unpack(stream, Path(there))
         elif to_job is not None:
             if not os.path.lexists(source):
                 raise Refused("usage", f"there is no {source}")
             await Calls(connection).opened(OpenFile(to_job[0], stream.number, "write", to_job[1], node))
-            await _pack(stream, Path(source))
+            await pack(stream, Path(source))
             # The node says its end when all of it is on its disk.
             while await stream.read():
                 continue
     finally:
         stream.close()
         await connection.close()
-
-
-async def _pack(stream: ByteStream, source: Path) -> None:
-    """Send a tar archive of a file or folder, built in a thread that waits for the stream."""
-    loop = asyncio.get_running_loop()
-
-    class Sink:
-        def write(self, data: bytes) -> int:
-            asyncio.run_coroutine_threadsafe(stream.write(bytes(data)), loop).result()
-            return len(data)
-
-    def work() -> None:
-        with tarfile.open(fileobj=cast(IO[bytes], Sink()), mode="w|", bufsize=PIECE) as archive:
-            archive.add(source, arcname=source.name or "root")
-
-    await asyncio.to_thread(work)
-    stream.finish()
-
-
-async def _unpack(stream: ByteStream, there: Path) -> None:
-    loop = asyncio.get_running_loop()
-
-    class Source(io.RawIOBase):
-        def __init__(self) -> None:
-            self.left = b""
-
-        def readable(self) -> bool:
-            return True
-
-        def read(self, size: int = -1) -> bytes:
-            if not self.left:
-                self.left = asyncio.run_coroutine_threadsafe(stream.read(), loop).result()
-            data, self.left = self.left[:size], self.left[size:]
-            return data
-
-    def work() -> None:
-        inside = there.is_dir()
-        with tarfile.open(fileobj=cast(IO[bytes], Source()), mode="r|", bufsize=PIECE) as archive:
-            for member in archive:
-                _, _, rest = member.name.partition("/")
-                if not inside:
-                    member.name = there.name + (f"/{rest}" if rest else "")
-                archive.extract(member, there if inside else there.parent, filter="data")
-
-    try:
-        await asyncio.to_thread(work)
-    except tarfile.TarError as wrong:
-        # An archive that never began: the node's refusal is the reason.
-        await stream.read()
-        raise Refused("bad_file", f"what came is no archive: {wrong}") from wrong
-    stream.finish()
