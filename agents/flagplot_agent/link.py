@@ -62,6 +62,12 @@ class Link:
         self._process.stdin.write(encode(body))
         await self._process.stdin.drain()
 
+    @property
+    def own_address(self) -> str:
+        """The address of this node by which it reaches the controller."""
+        assert self._connection is not None
+        return str(self._connection.get_extra_info("sockname")[0])
+
     async def serve_streams(self, streams: Streams, key: str) -> None:
         """Carry streams on a second channel, where the controller knows of them."""
         assert self._connection is not None

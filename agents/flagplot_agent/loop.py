@@ -29,6 +29,7 @@ from flagplot_agent.launch.output import read_as
 from flagplot_agent.link import Link
 from flagplot_agent.reaping import Reaper
 from flagplot_agent.rebooting import Rebooter
+from flagplot_agent.staging import Staging
 from flagplot_agent.starting import write_down
 from flagplot_agent.state import AgentState, Key
 from flagplot_agent.steps.files import serve_file
@@ -75,10 +76,11 @@ class Agent:
         self.watch = Watch(config)
         self.rebooter = Rebooter(config.settings.reboot, config.folder, self.reboot_failed)
         self.hooks = Hooks(config.settings.hooks, self.journal, self.order_start, self.why_stopped, self.ended)
+        self.staging = Staging(self.journal, self.streams, self.hooks, self.why_stopped, self.ended)
 
     async def run(self) -> None:
         """Find or start the keeper, then serve the controller until told to leave."""
-        self.attempts.read_journal(self.hooks.owed)
+        self.attempts.read_journal(lambda name, start: self.hooks.owed(name, start) or self.staging.owed(name, start))
         await self.door.open()
         await self.access.open()
         self.background.start(self.keeper.run(), self.watch_lease(), guard_shares(self, self.config.vram_guard))
@@ -122,7 +124,7 @@ class Agent:
                 self.background.start(self.ended(name))
                 continue
             if self.journal.begun_of(name) is None:
-                self.hooks.start(name, self.attempts.start_of(key))
+                self.staging.start(name, self.attempts.start_of(key))
             for order in self.attempts.standing(key):
                 self.keeper.order(**order)
 
@@ -131,6 +133,8 @@ class Agent:
         key = key_of(name)
         await self.steps.job_ended(*key)
         found = self.journal.end_of(name)
+        if found is not None and key in self.state.running:
+            found = await self.staging.after(name, self.attempts.start_of(key), found)
         if found is not None and key in self.state.running:
             found = await self.hooks.after(name, self.attempts.start_of(key), found)
         if found is not None and key not in self.state.ended:
@@ -307,7 +311,7 @@ class Agent:
         elif isinstance(call, ConnectPort):
             await serve_port(stream, call)
         else:
-            await serve_file(stream, call)
+            await serve_file(stream, call, self.link.own_address if self.link is not None else "127.0.0.1")
 
     async def control(self, body: al.Stop | al.Signal | al.Extend) -> None:
         """Stop, signal or extend an attempt; a stop of one that is unknown is answered as lost."""
@@ -339,7 +343,7 @@ class Agent:
             try:
                 start = write_down(launch, self.config, self.sampler.inventory, self.journal, self.hooks)
                 self.attempts.begin(key, start)
-                self.hooks.start(name_of(key), start)
+                self.staging.start(name_of(key), start)
             except Refused as refused:
                 await self.fail(launch, refused.message)
             except OSError as wrong:

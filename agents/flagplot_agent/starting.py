@@ -15,6 +15,7 @@ from flagplot_agent.launch.account import account_of
 from flagplot_agent.launch.containers import contain
 from flagplot_agent.launch.journal import Journal, name_of
 from flagplot_agent.launch.recipe import output_paths, recipe_of
+from flagplot_agent.staging import transfers
 from flagplot_agent.steps.site import add_site
 from flagplot_wire.agentlink import Launch
 from flagplot_wire.errors import Refused
@@ -37,6 +38,7 @@ def write_down(launch: Launch, config: Config, inventory: Inventory, journal: Jo
         "nodes": len(launch.allocation.nodes),
         "gpus": msgspec.to_builtins(launch.allocation.nodes[launch.node_index].gpus),
     }
+    start |= transfers(launch, account, config.node)
     tasks = start["recipe"]["tasks"]
     for task in tasks:
         add_site(task["environment"], config)

@@ -30,6 +30,7 @@ from flagplotd.service.dispatch import Dispatch
 from flagplotd.service.local import LocalSocket
 from flagplotd.service.loop import Loop
 from flagplotd.service.notices import Notices
+from flagplotd.service.spool import Spool
 from flagplotd.ssh.server import Door
 from flagplotd.store import Store
 
@@ -66,6 +67,7 @@ class Controller:
             cycle=cycle,
             stopping=asyncio.Event(),
             claims=Claims(loop),
+            spool=Spool(folder, lambda: loop.state, config.stage_max_gib << 30),
             started=clock.now(),
             simulated=simulated,
             port=config.port,
@@ -73,6 +75,7 @@ class Controller:
         )
         self.local = LocalSocket(self.server)
         agents.serve_client = self.local.serve_on_node
+        agents.serve_stage = self.server.spool.serve_node
         self.door = Door(self.server, self.local, host_key)
         self._tasks: list[asyncio.Task[None]] = []
         self._defect: BaseException | None = None
@@ -116,6 +119,7 @@ class Controller:
         self._work("cycle", self.server.cycle.run())
         self._work("ticks", self._ticks())
         self._work("notices", self._notices.run())
+        self._work("spool", self.server.spool.run())
         self._write_ready_file()
         log.info(
             "flagplotd %s: cluster %s, epoch %d, %d live jobs, port %d",

@@ -68,9 +68,10 @@ CONTROLLER_ADDRESS = "10.213.77.254"
 
 
 @contextmanager
-def network(count: int) -> Iterator[dict[str, list[str]]]:
+def network(count: int, private: Path | None = None) -> Iterator[dict[str, list[str]]]:
     """Network namespaces on one bridge: the controller's (`ctl`) and those of `count` nodes (`n1`, …); nothing of the
-    machine's own network. Yields by host name the command that starts a program there, with that host name."""
+    machine's own network. Yields by host name the command that starts a program there, with that host name and a folder
+    `private` of its own."""
     if os.getuid() != 0 or shutil.which("ip") is None or shutil.which("unshare") is None:
         pytest.skip("network namespaces need root, ip and unshare")
     tag = f"fp{os.getpid() % 100_000}"
@@ -100,7 +101,8 @@ def network(count: int) -> Iterator[dict[str, list[str]]]:
         for folder in folders:
             folder.mkdir(parents=True)
             (folder / "hosts").write_text(table)
-        renamed = ["unshare", "--uts", "sh", "-c", 'hostname "$1"; shift; exec "$@"', "sh"]
+        apart = f"mount -t tmpfs tmpfs {private}; " if private is not None else ""
+        renamed = ["unshare", "--uts", "--mount", "sh", "-c", f'{apart}hostname "$1"; shift; exec "$@"', "sh"]
         yield {host: ["ip", "netns", "exec", name, *renamed, host] for host, name in spaces.items()}
     finally:
         for name, folder in zip(spaces.values(), folders, strict=True):

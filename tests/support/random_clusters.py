@@ -99,7 +99,9 @@ def requests(draw: some.DrawFn, gangs: bool = False) -> Request:
 
 odd_fields = some.one_of(
     some.sampled_from(("a", "!b", "a&b", "a|b")).map(lambda text: {"constraint": text}),
-    some.lists(some.sampled_from(NODES[:4]), min_size=1, max_size=3, unique=True).map(lambda names: {"nodelist": tuple(names)}),
+    some.lists(some.sampled_from(NODES[:4]), min_size=1, max_size=3, unique=True).map(
+        lambda names: {"nodelist": tuple(names)}
+    ),
     some.sampled_from(NODES[:4]).map(lambda name: {"exclude": (name,)}),
     some.just({"exclusive": True}),
     some.just({"near_gpus": True}),
@@ -128,7 +130,9 @@ def reservations(draw: some.DrawFn, name: str, now: int) -> Reservation:
 @some.composite
 def limited(draw: some.DrawFn) -> Limits:
     """Few of one or two things."""
-    names = draw(some.lists(some.sampled_from(("jobs", "nodes", "cpus", "gpus", "memory_mib", "gpu_minutes")), max_size=2))
+    names = draw(
+        some.lists(some.sampled_from(("jobs", "nodes", "cpus", "gpus", "memory_mib", "gpu_minutes")), max_size=2)
+    )
     return Limits(**{name: draw(some.integers(0, 6)) * (200 if name == "memory_mib" else 20 if name == "gpu_minutes" else 1) for name in names})  # fmt: skip
 
 
@@ -144,7 +148,9 @@ def worlds(draw: some.DrawFn, gangs: bool = False, reserved: bool = False, share
         state = draw(some.sampled_from(("up", "up", "up", "up", "up", "up", "drained", "down")))
         node = world.state.nodes[name]  # type: ignore[index]
         if state == "drained":
-            apply(world.state, ev.NodeChanged(msgspec.structs.replace(node, drain=Drain("broken", "root", 1)), "drained"))
+            apply(
+                world.state, ev.NodeChanged(msgspec.structs.replace(node, drain=Drain("broken", "root", 1)), "drained")
+            )
         elif state == "down":
             apply(world.state, ev.NodeChanged(msgspec.structs.replace(node, responding=False), "down"))
     second = draw(some.lists(some.sampled_from(sorted(there)), max_size=2, unique=True))
@@ -164,7 +170,10 @@ def _share(state: State, draw: some.DrawFn) -> None:
     for who in PEOPLE[:2]:
         apply(state, ev.PolicyChanged(Association(who.user, "b", default=True, limits=draw(limited()))))
     apply(state, ev.PolicyChanged(Association("eve", "a", default=True)))
-    apply(state, ev.PolicyChanged(Qos("q", limits=draw(limited()), user_limits=draw(limited()), account_limits=draw(limited()))))
+    apply(
+        state,
+        ev.PolicyChanged(Qos("q", limits=draw(limited()), user_limits=draw(limited()), account_limits=draw(limited()))),
+    )
 
 
 def reserve(world: World, reservation: Reservation) -> None:

@@ -83,6 +83,7 @@ class Why(StrEnum):
     PARTITION_NODES = "PartitionNodeLimit"
     NODES_DOWN = "ReqNodeNotAvail"
     REQUEUE_DELAY = "JobLaunchFailure"
+    STAGE_IN = "BurstBufferStageIn"
     LICENSES = "Licenses"
     RESERVATION = "Reservation"
     RESERVED = "ReservedForOthers"
@@ -211,6 +212,15 @@ class ArraySpec(Struct, frozen=True, omit_defaults=True, gc=False):
     limit: int = 0
 
 
+class Transfer(Struct, frozen=True, gc=False):
+    """A file or folder that is copied for a job: `--stage-in` from the submitting machine to the job's nodes, `--stage-out`
+    from its first node to the submitting machine. The path there is absolute, that on the nodes a pattern as for outputs.
+    """
+
+    source: str
+    target: str
+
+
 class JobSpec(Struct, frozen=True, omit_defaults=True, gc=False):
     """What was submitted, without the script. Names of partition, account and QoS are empty while not given.
 
@@ -244,6 +254,8 @@ class JobSpec(Struct, frozen=True, omit_defaults=True, gc=False):
     container_workdir: str = ""
     mail_type: tuple[str, ...] = ()
     mail_user: str = ""
+    stage_in: tuple[Transfer, ...] = ()
+    stage_out: tuple[Transfer, ...] = ()
 
 
 class Payload(Struct, frozen=True, omit_defaults=True):
@@ -286,6 +298,7 @@ class Status(Struct, frozen=True, omit_defaults=True, gc=False):
     latest. `suspended_at` is since when an attempt is stopped (it holds no CPUs then), `suspended_s` how long it was stopped before.
     `used` is what the attempt used, as far as its parts have ended; `before_cpu_s` and `before_gpu_s` are the CPU- and
     GPU-seconds that earlier attempts held.
+    `staging`: the files of `stage_in` are not all with the controller yet.
     """
 
     state: State = State.PENDING
@@ -318,6 +331,7 @@ class Status(Struct, frozen=True, omit_defaults=True, gc=False):
     used: Used | None = None
     before_cpu_s: int = 0
     before_gpu_s: int = 0
+    staging: bool = False
 
     def held_s(self, until: int) -> int:
         """For how many seconds the attempt has held its allocation at `until`, while it was not suspended."""

@@ -305,6 +305,14 @@ class ControllerStatus(Struct, frozen=True, omit_defaults=True, tag="controller_
     agents: tuple[AgentStatus, ...] = field(default_factory=tuple)
 
 
+class Stage(Struct, frozen=True, omit_defaults=True, tag="stage"):
+    """A job's transfers: which entries of `stage_in` and `stage_out` the controller has (by index), and the job."""
+
+    job: Job
+    have_in: tuple[int, ...] = ()
+    have_out: tuple[int, ...] = ()
+
+
 Push = SnapshotPart | EventsPushed | ForecastsPushed | SamplesPushed | Progress | StreamData | StreamCredit | StreamEnd
 
 Reply = (
@@ -329,4 +337,5 @@ Reply = (
     | StepStarted
     | Opened
     | Steps
+    | Stage
 )

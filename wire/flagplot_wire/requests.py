@@ -286,11 +286,36 @@ class OpenFile(Struct, frozen=True, omit_defaults=True, tag="open_file"):
 
     job: str
     stream: int
-    verb: Literal["read", "write", "put"]
+    verb: Literal["read", "write", "bcast"]
     path: str
     node: str = ""
     mode: int = 0o644
     force: bool = False
+
+
+class OpenStage(Struct, frozen=True, tag="open_stage"):
+    """`Opened`: stream `stream` carries one transfer of a job between its owner and the controller, as a tar archive.
+
+    `in` takes entry `index` of `stage_in`, whole or not at all, and ends when it is on the controller's disk; `out`
+    sends entry `index` of `stage_out`.
+    """
+
+    job: str
+    stream: int
+    direction: Literal["in", "out"]
+    index: int
+
+
+class GetStage(Struct, frozen=True, tag="stage"):
+    """`Stage` of a job (its owner and operators)."""
+
+    job: str
+
+
+class StageDone(Struct, frozen=True, tag="stage_done"):
+    """`Acted`: all entries of `stage_in` are with the controller, so the job may start; refused while one lacks."""
+
+    job: str
 
 
 class GetSteps(Struct, frozen=True, tag="steps"):
@@ -350,6 +375,9 @@ AnyRequest = (
     | WatchStep
     | OpenPort
     | OpenFile
+    | OpenStage
+    | GetStage
+    | StageDone
     | GetSteps
     | CancelStep
     | Claim

@@ -79,7 +79,8 @@ class ConnectPort(Struct, frozen=True, tag="connect_port"):
 
 class ConnectFile(Struct, frozen=True, omit_defaults=True, tag="connect_file"):
     """To the agent: one file or folder as the job's user. `read` sends a tar archive of `path`; `write` takes one
-    and unpacks it to `path`; `put` writes the bytes to `path`, whole or not at all, and answers with their SHA-256."""
+    and unpacks it to `path`; `bcast` is a node's part in sending a file to many (`flagplot_wire.broadcast`), which `mode`
+    and `force` are for."""
 
     stream: int
     number: JobNumber
@@ -87,7 +88,7 @@ class ConnectFile(Struct, frozen=True, omit_defaults=True, tag="connect_file"):
     user: str
     uid: int
     gid: int
-    verb: Literal["read", "write", "put"]
+    verb: Literal["read", "write", "bcast"]
     path: str
     mode: int = 0o644
     force: bool = False
@@ -107,7 +108,18 @@ class ServeClient(Struct, frozen=True, tag="serve_client"):
     number: JobNumber
 
 
-FromStreams = StreamsHello | StreamData | StreamCredit | StreamEnd | ServeClient
+class StageFile(Struct, frozen=True, tag="stage_file"):
+    """To the controller: entry `index` of a running attempt's `stage_in` is wanted on this node, or of its `stage_out`
+    comes from it, as a tar archive."""
+
+    stream: int
+    number: JobNumber
+    attempt: int
+    direction: Literal["in", "out"]
+    index: int
+
+
+FromStreams = StreamsHello | StreamData | StreamCredit | StreamEnd | ServeClient | StageFile
 ToStreams = StreamData | StreamCredit | StreamEnd | ConnectStep | ConnectPort | ConnectFile
 
 

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 from flagplot_wire.errors import Refused
 from flagplot_wire.indices import MAX_INDEX, compress_indices, expand_indices
-from flagplot_wire.job import ArraySpec, Dependency, DependencyTerm, GpuCount, LicenseCount
+from flagplot_wire.job import ArraySpec, Dependency, DependencyTerm, GpuCount, LicenseCount, Transfer
 from flagplot_wire.units import parse_count, parse_time_limit
 
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*")
@@ -197,3 +197,19 @@ def parse_gres_flags(text: str) -> tuple[str, ...]:
         if flag not in GRES_FLAGS:
             raise Refused("bad_gres", f"there is no GRES flag {flag!r}", f"there are {', '.join(GRES_FLAGS)}")
     return flags
+
+
+def parse_stage_in(text: str) -> Transfer:
+    """`SRC:DEST`: from the submitting machine to an absolute path on the nodes."""
+    source, colon, target = text.partition(":/")
+    if not colon or not source:
+        raise Refused("bad_stage", f"{text!r}: write SRC:DEST, where DEST is an absolute path on the nodes")
+    return Transfer(source, f"/{target}")
+
+
+def parse_stage_out(text: str) -> Transfer:
+    """`SRC[:DEST]`: from a path on the first node (relative: in the working folder) to the submitting machine."""
+    source, _, target = text.partition(":")
+    if not source:
+        raise Refused("bad_stage", f"{text!r}: write SRC:DEST, or SRC alone")
+    return Transfer(source, target or ".")

@@ -112,10 +112,11 @@ class Hooks:
             end |= {"cause": "launch_failed", "message": f"hooks: {type(wrong).__name__}: {wrong}"}
         finally:
             self._busy.discard(name)
-        await self._write_end(name, {**end, "time": int(time.time())})
+        await self.write_end(name, {**end, "time": int(time.time())})
         await self._ended(name)
 
-    async def _write_end(self, name: str, end: dict[str, Any]) -> None:
+    async def write_end(self, name: str, end: dict[str, Any]) -> None:
+        """Write down the end of an attempt that the keeper never knew of, however long the disk takes."""
         while True:
             try:
                 self._journal.end(name, end)

@@ -1,21 +1,23 @@
 """Reads or writes files as the job's user: a process of its own, which gives up root first. Standard library only.
 
-Arguments: user (`-`: stay who we are), uid, gid, verb, path, mode, force. Bytes come and go on standard input and
-output, which are one socket; what went wrong is a sentence on standard error and exit code 1.
+Arguments: user (`-`: stay who we are), uid, gid, verb, path, mode, force, address. Bytes come and go on standard input
+and output, which are one socket; what went wrong is a sentence on standard error and exit code 1.
 """
 
-import hashlib
 import os
+import signal
 import sys
 import tarfile
-import tempfile
 from typing import BinaryIO, cast
+
+from flagplot_agent.steps.broadcast import Part
 
 PIECE = 1 << 18
 
 
-def main(user: str, uid: str, gid: str, verb: str, path: str, mode: str, force: str) -> None:
+def main(user: str, uid: str, gid: str, verb: str, path: str, mode: str, force: str, address: str) -> None:
     """Do it; raises OSError."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("the transfer was ended"))
     if user != "-" and int(uid) != 0:
         os.setgroups(os.getgrouplist(user, int(gid)))
         os.setresgid(int(gid), int(gid), int(gid))
@@ -32,7 +34,7 @@ def main(user: str, uid: str, gid: str, verb: str, path: str, mode: str, force: 
     elif verb == "write":
         write(path, came)
     else:
-        put(path, came, out, int(mode), force == "1")
+        Part(path, int(mode), force == "1", address, came, out).run()
 
 
 def read(path: str, out: BinaryIO) -> None:
@@ -43,7 +45,9 @@ def read(path: str, out: BinaryIO) -> None:
 
 
 def write(path: str, came: BinaryIO) -> None:
-    """Unpack an archive: into `path` where that is a folder, else as `path`."""
+    """Unpack an archive: into `path` where that is a folder or ends in `/` (it is made then), else as `path`."""
+    if path.endswith("/"):
+        os.makedirs(path, exist_ok=True)
     with tarfile.open(fileobj=came, mode="r|", bufsize=PIECE) as archive:
         inside = os.path.isdir(path)
         for member in archive:
@@ -52,28 +56,6 @@ def write(path: str, came: BinaryIO) -> None:
                 member.name = os.path.basename(path.rstrip("/")) + ("/" + rest if rest else "")
             target = path if inside else os.path.dirname(path.rstrip("/"))
             archive.extract(member, target, filter="data")
-
-
-def put(path: str, came: BinaryIO, out: BinaryIO, mode: int, force: bool) -> None:
-    """Write one file beside its place and move it there; answers with the SHA-256 of what was written."""
-    if os.path.lexists(path) and not force:
-        raise OSError(17, "exists already (use --force)", path)
-    if os.path.isdir(path):
-        raise OSError(21, "is a folder", path)
-    summed = hashlib.sha256()
-    folder = os.path.dirname(path)
-    descriptor, fresh = tempfile.mkstemp(prefix=".flagplot-", dir=folder)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            while data := came.read(PIECE):
-                summed.update(data)
-                file.write(data)
-            os.fchmod(file.fileno(), mode)
-        os.replace(fresh, path)
-    except BaseException:
-        os.unlink(fresh)
-        raise
-    out.write(summed.hexdigest().encode())
 
 
 class Whole:

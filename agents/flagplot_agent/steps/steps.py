@@ -93,7 +93,8 @@ class Steps:
         """The job's control groups; waits until it has started here. A prolog has a time limit of its own."""
         key, deadline = (call.number, call.attempt), time.monotonic() + BEGUN_S
         while (begun := self._agent.attempts.begun(key)) is None:
-            if self._agent.hooks.preparing(f"{call.number}.{call.attempt}"):
+            name = f"{call.number}.{call.attempt}"
+            if self._agent.hooks.preparing(name) or self._agent.staging.busy(name):
                 deadline = time.monotonic() + BEGUN_S
             if time.monotonic() > deadline:
                 raise Refused("unavailable", f"job {call.number} has not started on this node")

@@ -78,6 +78,8 @@ def command(
     spec, payload, warnings = _built(given, argv)
     if spec.container_image and outside:
         raise Refused("bad_container", "--container-image and --no-container contradict each other")
+    if spec.stage_in or spec.stage_out:
+        raise Refused("usage", "--stage-in and --stage-out are for submit", "flagplot cp copies while the job runs")
     print_warnings(warnings)
     step = step_of(spec, given, argv, payload.environment, pty, kill)
     step = msgspec.structs.replace(step, no_container=outside)

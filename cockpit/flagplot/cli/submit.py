@@ -89,7 +89,13 @@ def command(
         print_belonging(spec)
         print(start_words(found.forecast, int(time.time())))
         return
+    if spec.stage_in or spec.stage_out:
+        _check_transfers(spec)
     reply = ask(context, lambda calls: calls.submit(spec, with_inherited(payload), uuid.uuid4().hex))
+    if spec.stage_in:
+        from flagplot.cli.stage import send_after_submit
+
+        send_after_submit(target, reply.number)
     told = [*script.warnings, *warnings, *reply.warnings]
     if as_json:
         from flagplot.output.json import print_json
@@ -100,6 +106,18 @@ def command(
     if not parsable:
         print_belonging(spec)
     print(reply.number if parsable else f"Submitted batch job {reply.number}")
+
+
+def _check_transfers(spec: JobSpec) -> None:
+    from flagplot.client.staging import check_sources
+
+    if os.environ.get("FLAGPLOT_CONFINED") == "1":
+        raise Refused(
+            "not_permitted",
+            "this session may not read files here (--stage-in, --stage-out)",
+            "submit from your own machine",
+        )
+    check_sources(spec)
 
 
 def belonging(spec: JobSpec) -> dict[str, Any]:

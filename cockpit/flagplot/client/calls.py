@@ -187,8 +187,16 @@ class Calls:
         """Start a step, or watch one; its streams must be reserved already."""
         return await self._ask(request, replies.StepStarted)
 
-    async def opened(self, request: requests.OpenPort | requests.OpenFile) -> replies.Opened:
-        """Open a stream to a port or a file."""
+    async def stage(self, job: str) -> replies.Stage:
+        """A job's transfers, and what of them the controller has."""
+        return await self._ask(requests.GetStage(job), replies.Stage)
+
+    async def stage_done(self, job: str) -> replies.Acted:
+        """All files that come with a job are with the controller."""
+        return await self._ask(requests.StageDone(job), replies.Acted)
+
+    async def opened(self, request: requests.OpenPort | requests.OpenFile | requests.OpenStage) -> replies.Opened:
+        """Open a stream to a port, a file or a transfer."""
         return await self._ask(request, replies.Opened)
 
     async def shutdown(self, request: requests.Shutdown) -> replies.Acted:

@@ -88,6 +88,12 @@ def build(
     request = check_request(request)
     rest = {name: value for name, value in draft.items() if name not in _REQUEST}
     rest["work_dir"] = posixpath.normpath(posixpath.join(work_dir, rest.get("work_dir", ".")))
+    # Paths of the submitting machine are those of the folder that one submits from, whatever --chdir says.
+    for name, part in (("stage_in", "source"), ("stage_out", "target")):
+        transfers = rest.get(name, ())
+        rest[name] = tuple(
+            msgspec.structs.replace(one, **{part: posixpath.join(work_dir, getattr(one, part))}) for one in transfers
+        )
     rest.setdefault("name", posixpath.basename(script_name) or "wrap")
     rest["name"] = clean(rest["name"])
     spec = JobSpec(**rest, request=request, script_name=script_name, command=shlex.join([script_name, *args]))

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from flagplot_wire import constraint, values
 from flagplot_wire.errors import Refused
 from flagplot_wire.hostlist import expand_hosts
+from flagplot_wire.job import Transfer
 from flagplot_wire.mail import check_mail_user, parse_mail_type
 from flagplot_wire.units import parse_begin, parse_count, parse_memory, parse_time_limit
 
@@ -116,6 +117,13 @@ def _nice(draft: Draft, value: str, when: When) -> None:
     if abs(nice) > MAX_NICE:
         raise Refused("bad_count", f"a nice value of {value} is out of range: it is -{MAX_NICE} to {MAX_NICE}")
     draft["nice"] = nice
+
+
+def _transfer(field: str, read: Callable[[str], Transfer]) -> Setter:
+    def add(draft: Draft, value: str, when: When) -> None:
+        draft[field] = (*draft.get(field, ()), read(value))
+
+    return add
 
 
 def _choice(field: str, *words: str) -> Setter:
@@ -258,6 +266,10 @@ OPTIONS: tuple[Option, ...] = (
     Option("qos", "q", "required", "NAME", "Quality of service.", _text("qos")),
     Option("requeue", "", "none", "", "Start the job again when its node fails (the default).", _fixed("requeue", True)),
     Option("reservation", "", "required", "NAME", "Run in this reservation.", _text("reservation")),
+    Option("stage-in", "", "required", "SRC:DEST", "Copy from here to the job's nodes before it starts; may be given again.",
+           _transfer("stage_in", values.parse_stage_in)),
+    Option("stage-out", "", "required", "SRC[:DEST]", "Keep from its first node after it ended, for flagplot fetch.",
+           _transfer("stage_out", values.parse_stage_out)),
     Option("switches", "", "required", "N[@TIME]",
            "At most so many leaf switches; after waiting TIME (as --time) any number will do.", _switches),
     Option("time", "t", "required", "LIMIT", "Time limit: minutes, 2:00:00, 1-12 (days-hours); 0 for none.",

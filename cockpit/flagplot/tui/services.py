@@ -150,6 +150,7 @@ class Services(App[int]):
         if driver is not None and not self.is_headless and (through := way_through("auto", os.environ)) != "off":
             coded = base64.b64encode(text.encode()).decode()
             driver.write(passed(f"\x1b]52;c;{coded}\x07", through))
+
     def tell_ends(self) -> None:
         """Tell of the drains and reboots that are through."""
         for one in list(self.watched):

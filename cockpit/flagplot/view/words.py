@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
 from flagplot.language import later, tr
-from flagplot_wire.job import Forecast, Job, State
+from flagplot_wire.job import Forecast, Job, State, Why
 from flagplot_wire.text import clean
 
 
@@ -143,6 +143,8 @@ def _count(total: int, kind: str) -> str:
 
 def pending_words(job: Job, forecast: Forecast | None, now: int) -> str:
     """`(Resources) in 2 h`: the reasons' words, then the planned start or that there is none."""
+    if job.status.staging and forecast is None:
+        return f"({Why.STAGE_IN})"
     if job.spec.hold and forecast is None:
         return f"(JobHeld{job.spec.hold.capitalize()})"
     if forecast is None:

@@ -34,6 +34,7 @@ class Config(Struct, frozen=True):
     port: int = 0
     heartbeat_s: int = 5
     sample_s: int = 2
+    stage_max_gib: int = 20
     partitions: tuple[Partition, ...] = (Partition("main", all_nodes=True, default=True),)
     nodes: tuple[str, ...] = ()
     admins: tuple[str, ...] = ()
@@ -54,7 +55,7 @@ _SETTINGS = (
     "keep_ended_s",
     "keep_ended",
 )
-_CONTROLLER = ("host", "port", "heartbeat_s", "sample_s", "templates", *_SETTINGS)
+_CONTROLLER = ("host", "port", "heartbeat_s", "sample_s", "templates", "stage_max_gib", *_SETTINGS)
 _LIMITS = (
     "enforce",
     "refuse_impossible",
@@ -138,6 +139,7 @@ def _config(tables: Tables, data: dict[str, Any]) -> Config:
         host=tables.text("controller", controller, "host", "127.0.0.1"),
         port=_port(tables, controller),
         heartbeat_s=max(tables.integer("controller", controller, "heartbeat_s", 5), 1),
+        stage_max_gib=tables.integer("controller", controller, "stage_max_gib", 20),
         sample_s=max(tables.integer("controller", controller, "sample_s", 2), 1),
         partitions=partitions or Config().partitions,
         nodes=nodes,

@@ -17,6 +17,7 @@ from flagplot_wire.node import Partition
 from flagplot_wire.replies import Submitted
 from flagplot_wire.text import clean
 from flagplot_wire.units import format_limit
+from flagplotd.core import transfers
 from flagplotd.core.admission import ADMITTED_BY, admit
 from flagplotd.core.needs import MAX_GPU_TYPES, MAX_LICENSES, seats
 from flagplotd.core.state import State, Who
@@ -51,6 +52,7 @@ def submit(step: Stepper, stimulus: SubmitJob) -> Submitted:
         submit_time=step.now,
         eligible_time=max(step.now, spec.begin),
         waiting=spec.array.indices if spec.array else "",
+        staging=bool(spec.stage_in),
     )
     step.emit(ev.JobAdded(Job(number, who.user, who.uid, spec, status, who.gid)))
     state.by_key[who.user, stimulus.key] = number
@@ -68,6 +70,7 @@ def check_spec(state: State, spec: JobSpec, who: Who, before: Job | None = None)
     if spec.array is not None:
         check_array(state, spec)
     check_dependency(state, spec)
+    transfers.check(spec)
     if abs(spec.nice) > MAX_NICE:
         raise Refused("bad_request", f"a nice value of {spec.nice}: it is -{MAX_NICE} to {MAX_NICE}")
     if spec.nice < 0 and not who.operator:

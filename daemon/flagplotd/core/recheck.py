@@ -36,7 +36,7 @@ def why_not_job(
     job = state.jobs.get(number)
     if job is None or number not in state.pending:
         return "the job is not pending"
-    if job.spec.hold or job.spec.begin > now or job.status.retry_at > now:
+    if job.spec.hold or job.status.staging or job.spec.begin > now or job.status.retry_at > now:
         return "the job may not start yet"
     partition = state.partitions.get(job.spec.partition)
     if partition is None or not partition.up:

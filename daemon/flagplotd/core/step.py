@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flagplot_wire.errors import Refused
 from flagplot_wire.replies import Acted, Failure, StepStarted, Submitted
-from flagplotd.core import agents, gate, health, lifecycle, people, policy, preempting, reboots, steps, update
+from flagplotd.core import agents, gate, health, lifecycle, people, policy, preempting, reboots, staging, steps, update
 from flagplotd.core import stimuli as st
 from flagplotd.core.orders import Outcome
 from flagplotd.core.state import State
@@ -50,6 +50,8 @@ def _decide(stepper: Stepper, stimulus: st.Stimulus) -> Submitted | Acted | Step
             return steps.end_step(stepper, stimulus)
         case st.EndInteractive():
             return steps.end_interactive(stepper, stimulus)
+        case st.Staged():
+            return staging.staged(stepper, stimulus)
     _happened(stepper, stimulus)
     return None
 

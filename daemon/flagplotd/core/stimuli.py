@@ -219,6 +219,13 @@ class EndInteractive(Struct, frozen=True):
     why: str = ""
 
 
+class Staged(Struct, frozen=True):
+    """The files that come with a job are with the controller."""
+
+    who: Who
+    job: str
+
+
 class Tick(Struct, frozen=True):
     """Time passed: leases end, held-back retries and begin times come due, old ended jobs are forgotten."""
 
@@ -247,5 +254,6 @@ Stimulus = (
     | StepPartEnded
     | EndStep
     | EndInteractive
+    | Staged
     | Tick
 )

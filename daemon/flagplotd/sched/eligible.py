@@ -36,6 +36,8 @@ def not_eligible(state: State, job: Job, now: int) -> list[Reason]:
         by_admin = job.spec.hold == "admin"
         text = job.status.message if by_admin and job.status.message else "held until it is released"
         reasons.append(Reason(Why.HELD_ADMIN if by_admin else Why.HELD_USER, text))
+    if job.status.staging:
+        reasons.append(Reason(Why.STAGE_IN, f"its files are not here yet (flagplot stage {job.number} sends them)"))
     if job.spec.begin > now:
         reasons.append(Reason(Why.BEGIN_TIME, "its begin time has not come"))
     if job.status.retry_at > now:

@@ -84,7 +84,9 @@ def _run(snapshot: Snapshot, policy: Policy) -> tuple[Any, Any, Any, Any, Promis
     from flagplotd.sched.promises import Promises, is_urgent, made, recalled
 
     ints, waiting, nodes, width = np.int64, snapshot.waiting, len(snapshot.nodes), snapshot.g_of.shape[1]
-    most, seats = (max(of) for of in zip(*((shape.most, len(shape.licenses)) for shape in snapshot.shapes), strict=True))
+    most, seats = (
+        max(of) for of in zip(*((shape.most, len(shape.licenses)) for shape in snapshot.shapes), strict=True)
+    )
     starts = min(sum(row.count for row in waiting) * most, MOST_STARTS)
     firm = policy.backfill == "conservative"
     planned = len(waiting) if firm else min(policy.reservations, len(waiting))

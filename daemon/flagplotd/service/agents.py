@@ -16,7 +16,7 @@ from flagplot_wire.codec import BadFrame, Decoder, encode
 from flagplot_wire.errors import Refused
 from flagplot_wire.job import Job
 from flagplot_wire.steps import StepEnd
-from flagplot_wire.streams import FromStreams, ServeClient, StreamsHello
+from flagplot_wire.streams import FromStreams, ServeClient, StageFile, StreamsHello
 from flagplot_wire.text import clean
 from flagplotd.core import stimuli as st
 from flagplotd.service import clock
@@ -83,6 +83,7 @@ class Agents:
         self._settings = settings
         self._calls = itertools.count(1)
         self.serve_client: Callable[[NodeStreams, ServeClient], None] = lambda _node, _wish: None
+        self.serve_stage: Callable[[NodeStreams, StageFile], None] = lambda _node, _wish: None
         self.links: dict[str, Link] = {}
         self.told = Told()
         self.last_seen: dict[str, int] = {}
@@ -135,7 +136,7 @@ class Agents:
                 return
             if link.streams is not None:
                 link.streams.close()
-            link.streams = NodeStreams(link.node, stream, self.serve_client)
+            link.streams = NodeStreams(link.node, stream, self)
             await link.streams.run(decoder, frames[1:])
         except (Refused, TimeoutError) as wrong:
             log.warning("a channel for streams ended: %s", wrong or "it said nothing in time")

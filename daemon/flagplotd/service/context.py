@@ -15,6 +15,7 @@ from flagplotd.service.cycle import Cycle
 from flagplotd.service.dispatch import Dispatch
 from flagplotd.service.loop import Loop
 from flagplotd.service.relay import ClientStreams
+from flagplotd.service.spool import Spool
 
 
 class Server(Struct):
@@ -28,6 +29,7 @@ class Server(Struct):
     cycle: Cycle
     stopping: asyncio.Event
     claims: Claims
+    spool: Spool
     started: int
     simulated: bool = False
     port: int = 0

@@ -10,6 +10,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Callable
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -23,13 +24,36 @@ from flagplotd.service.streams import Stream
 log = logging.getLogger("flagplotd.relay")
 
 
-class NodeStreams:
-    """The streams of one agent. `serve_client` takes a job's process that wants to be served."""
+class Taker(Protocol):
+    """What takes the frames of a client's stream: a relay to a node, or an end of the controller's own."""
 
-    def __init__(self, node: str, stream: Stream, serve_client: Callable[[NodeStreams, ws.ServeClient], None]) -> None:
+    def from_client(self, frame: StreamFrame) -> None:
+        """A frame of the client."""
+
+    def end(self, why: Refused) -> None:
+        """End it."""
+
+    def left(self) -> None:
+        """The client is gone."""
+
+
+class Wishes(Protocol):
+    """What is done with the streams that an agent opens."""
+
+    def serve_client(self, node: NodeStreams, wish: ws.ServeClient, /) -> None:
+        """A job's process wants to be served."""
+
+    def serve_stage(self, node: NodeStreams, wish: ws.StageFile, /) -> None:
+        """A transfer of a job is wanted, or comes."""
+
+
+class NodeStreams:
+    """The streams of one agent. `wishes` takes those that it opens."""
+
+    def __init__(self, node: str, stream: Stream, wishes: Wishes) -> None:
         self.node = node
         self._stream = stream
-        self._serve_client = serve_client
+        self._wishes = wishes
         self._numbers = itertools.count(2, 2)
         self.takers: dict[int, Callable[[StreamFrame], None]] = {}
         """What is done with the frames of a stream. Ours have even numbers, those that the agent opens odd ones."""
@@ -66,7 +90,9 @@ class NodeStreams:
                 if taker is not None:
                     taker(body)
             case ws.ServeClient():
-                self._serve_client(self, body)
+                self._wishes.serve_client(self, body)
+            case ws.StageFile():
+                self._wishes.serve_stage(self, body)
             case Refused():
                 log.warning("node %s: %s", self.node, body.message)
 
@@ -148,16 +174,25 @@ class ClientStreams:
 
     def __init__(self, send: Callable[[Struct], None]) -> None:
         self.send = send
-        self.relays: dict[int, Relay] = {}
+        self.relays: dict[int, Taker] = {}
 
     def open(self, number: int, node: NodeStreams) -> int:
         """Connect stream `number` of the client to a node; returns the node's number for it. Raises `Refused`."""
+        self._check(number)
+        relay = Relay(self, number, node)
+        self.relays[number] = relay
+        return relay.there
+
+    def take_over(self, number: int, taker: Taker) -> None:
+        """Have `taker` serve stream `number` of the client; raises `Refused`."""
+        self._check(number)
+        self.relays[number] = taker
+
+    def _check(self, number: int) -> None:
         if number in self.relays or not 0 < number < 2**31:
             raise Refused("bad_request", f"stream {number} is open already")
         if len(self.relays) >= ws.MAX_STREAMS:
             raise Refused("bad_request", f"this connection has {ws.MAX_STREAMS} streams open, the most it may")
-        relay = self.relays[number] = Relay(self, number, node)
-        return relay.there
 
     def take(self, frame: StreamFrame) -> None:
         """A frame of the client. One for a stream that is over is late, and dropped."""
