@@ -26,7 +26,7 @@ def write_down(launch: Launch, config: Config, inventory: Inventory, journal: Jo
     account, now = account_of(launch), int(time.time())
     check_first_line(launch.payload.script)
     name = name_of((launch.number, launch.attempt))
-    script = str(journal.path(name) / "script")
+    script = str(journal.script(name))
     recipe = recipe_of(launch, inventory, account, script, sorted(os.sched_getaffinity(0)), now)
     recipe = msgspec.structs.replace(recipe, pids_max=config.settings.pids_max)
     stdout, stderr, _ = output_paths(launch, config.node, recipe.tasks[0].rank if recipe.tasks else 0)

@@ -60,13 +60,22 @@ class Link:
         self.streams_key = secrets.token_hex(16)
         self.streams: NodeStreams | None = None
         self.calls: dict[int, asyncio.Future[agentlink.FilePiece]] = {}
+        self._unsent = bytearray()
 
     def send(self, body: Struct) -> None:
-        """Send one frame."""
-        self.stream.write(encode(body))
+        """Send one frame, together with all others of this turn of the loop."""
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._unsent += encode(body)
+
+    def _flush(self) -> None:
+        if self._unsent:
+            self.stream.write(bytes(self._unsent))
+            self._unsent.clear()
 
     def close(self) -> None:
         """End the connection and what waits for it."""
+        self._flush()
         self.stream.close()
         if self.streams is not None:
             self.streams.close()
