@@ -10,6 +10,7 @@ import errno
 import os
 import signal
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 from flagplot_agent.launch import devicebpf
@@ -17,6 +18,8 @@ from flagplot_agent.launch.processes import send_signal
 
 MIN_MEMORY_MIB = 30
 """A limit below this would kill the shell of the script itself (Slurm has the same floor)."""
+_LEAF_LINKS = 2
+"""Of a folder without folders in it."""
 V1 = ("memory", "cpuset", "devices", "freezer", "pids")
 
 
@@ -93,15 +96,10 @@ class Group:
         """Remove the folders; False when the kernel still holds one, then try again later."""
         gone = True
         for folder in list(self.folders):
-            for inner, _, _ in os.walk(folder, topdown=False):
-                try:
-                    os.rmdir(inner)
-                except FileNotFoundError:
-                    continue
-                except OSError:
-                    gone = False
-            if not folder.exists():
+            if _remove(folder):
                 self.folders.remove(folder)
+            else:
+                gone = False
         return gone
 
 
@@ -259,13 +257,31 @@ class Groups:
 def pids_in(folder: Path) -> set[int]:
     """All processes in a group and the groups below it; none when it is gone."""
     found: set[int] = set()
-    for inner, _, _ in os.walk(folder):
+    try:
+        deep = os.stat(folder).st_nlink > _LEAF_LINKS
+    except FileNotFoundError:
+        return found
+    for inner in (one for one, _, _ in os.walk(folder)) if deep else (str(folder),):
         try:
-            found.update(map(int, Path(inner, "cgroup.procs").read_text().split()))
+            with open(f"{inner}/cgroup.procs", encoding="ascii") as file:
+                found.update(map(int, file.read().split()))
         except OSError:
             # Removed under our eyes: nothing lives in it.
             continue
     return found
+
+
+def _remove(folder: Path) -> bool:
+    """Remove a group and those below it; False while the kernel holds one."""
+    for inner in chain((str(folder),), (one for one, _, _ in os.walk(folder, topdown=False))):
+        try:
+            os.rmdir(inner)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            if inner != str(folder):
+                return False
+    return not folder.exists()
 
 
 def own_groups(cgroup: str | None = None, mounts: str | None = None) -> dict[str, tuple[Path, bool]]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import shutil
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -120,7 +119,11 @@ class Journal:
         """Forget an attempt that the controller has long acknowledged."""
         for path in (self.script(name), self.folder / f"{name}.log"):
             path.unlink(missing_ok=True)
-        shutil.rmtree(self.folder / f"{name}.hooks", ignore_errors=True)
+        hooks = self.folder / f"{name}.hooks"
+        if hooks.is_dir():
+            for path in hooks.iterdir():
+                path.unlink()
+            hooks.rmdir()
 
     def note_hook(self, name: str, hook: Hook) -> None:
         """Remember that the hooks before or after an attempt are through."""

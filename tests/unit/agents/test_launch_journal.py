@@ -96,6 +96,13 @@ def test_pieces_of_a_file(tmp_path: Path) -> None:
             read_piece(str(other), 0, 10)
 
 
+def test_nothing_of_the_keeper_works_after_each_fork() -> None:
+    """`threading` does, longer than the fork itself takes."""
+    code = "import sys, flagplot_agent.launch.keeper; print([m for m in ('threading', 'random', 'asyncio') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
 def test_the_keeper_starts_fast_is_small_and_alone(tmp_path: Path) -> None:
     (tmp_path / "jobs").mkdir()
     command = [sys.executable, "-P", "-m", "flagplot_agent.launch.keeper", str(tmp_path)]
