@@ -258,7 +258,7 @@ def pids_in(folder: Path) -> set[int]:
     """All processes in a group and the groups below it; none when it is gone."""
     found: set[int] = set()
     try:
-        deep = os.stat(folder).st_nlink > _LEAF_LINKS
+        deep = os.stat(folder).st_nlink != _LEAF_LINKS
     except FileNotFoundError:
         return found
     for inner in (one for one, _, _ in os.walk(folder)) if deep else (str(folder),):
