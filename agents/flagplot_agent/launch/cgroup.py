@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -124,9 +124,10 @@ class Groups:
         denied: list[str],
         mems: Sequence[int] = (),
         pids_max: int = 0,
+        dmem: Mapping[str, int] | None = None,
     ) -> Group:
         """Make an attempt's group. `denied` are devices as `c 195:3`, `mems` NUMA nodes, `pids_max` how many processes
-        and threads it may have; 0 MiB, 0 processes and no CPUs mean no such limit."""
+        and threads it may have; 0 MiB, 0 processes and no CPUs mean no such limit. `dmem` are bytes by region of GPU memory."""
         group = self.find(name) or Group()
         if group.tracked is None:
             for kind in ("", "freezer", "pids", "memory"):
@@ -146,6 +147,9 @@ class Groups:
             self._limit(group, "cpuset", name, wanted, "CPUs are bound by affinity, which a job can change")
         if pids_max:
             self._limit(group, "pids", name, {"pids.max": str(pids_max)}, "the number of processes is not limited")
+        if dmem:
+            wanted = {"dmem.max": "\n".join(f"{region} {size}" for region, size in dmem.items())}
+            self._limit(group, "dmem", name, wanted, "GPU memory is not limited by the kernel")
         if denied:
             self._deny(group, name, denied)
         return group
@@ -282,6 +286,23 @@ def _remove(folder: Path) -> bool:
             if inner != str(folder):
                 return False
     return not folder.exists()
+
+
+def dmem_capacity() -> str:
+    """What the kernel lists of GPU memory that it can limit, a region and its bytes a line; empty where it cannot."""
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    for line in mounts:
+        head, _, tail = line.partition(" - ")
+        if tail.startswith("cgroup2 "):
+            try:
+                return Path(head.split()[4], "dmem.capacity").read_text()
+            except OSError:
+                # The kernel is older than 6.14, or this is not the root of the hierarchy.
+                continue
+    return ""
 
 
 def own_groups(cgroup: str | None = None, mounts: str | None = None) -> dict[str, tuple[Path, bool]]:

@@ -161,8 +161,17 @@ class Keeper:
         """Fork every task; `advance` hears what becomes of them."""
         mems = recipe.get("mems", [])
         group = self.groups.create(
-            name, recipe["memory_mib"], recipe["cpus"], recipe["denied"], mems, recipe.get("pids_max", 0)
+            name,
+            recipe["memory_mib"],
+            recipe["cpus"],
+            recipe["denied"],
+            mems,
+            recipe.get("pids_max", 0),
+            recipe.get("dmem"),
         )
+        held = recipe.get("vram_otherwise" if "dmem" in recipe and "dmem" not in group.enforced else "vram")
+        if held:
+            group.enforced.append(held)
         if "cpuset" not in group.enforced and recipe["cpus"]:
             group.enforced.append("affinity")
             if mems:

@@ -111,8 +111,12 @@ class Steps:
         )
         return step_recipe(
             call, self._agent.sampler.inventory, account_of(call.launch), sorted(os.sched_getaffinity(0)), used, joins,
-            lambda environment: add_site(environment, self._agent.config), int(time.time()),
+            lambda environment: self._add(environment, call), int(time.time()),
         )  # fmt: skip
+
+    def _add(self, environment: dict[str, str], call: ConnectStep) -> None:
+        add_site(environment, self._agent.config)
+        environment |= self._agent.mps.environment(self._agent.attempts.start_of((call.number, call.attempt))["recipe"])
 
     async def _start(self, recipe: dict[str, Any], client: socket.socket) -> Running:
         plan = os.memfd_create("step", os.MFD_CLOEXEC)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from msgspec import Struct
 from flagplot_wire.errors import Refused
 from flagplot_wire.hostlist import expand_hosts
 from flagplot_wire.node import Partition
+from flagplot_wire.node_policy import NODE_POLICIES, check_node_policy
 from flagplot_wire.policy import Record
 from flagplotd.config.records import read_partitions, read_records
 from flagplotd.config.switches import read_licenses, read_switches
@@ -23,7 +25,8 @@ from flagplotd.sched.plan import Policy
 class Config(Struct, frozen=True):
     """The controller's configuration. `heartbeat_s` is what agents are told; port 0 takes a free one.
 
-    `names_partitions` is False where the file has none, so that `partitions` is only what a new cluster begins with.
+    `names_partitions` is False where the file has none, so that `partitions` is only what a new cluster begins with. `agents` are policies
+    of nodes by name, in the words of `node_policy`.
     """
 
     settings: Settings = Settings()
@@ -38,6 +41,7 @@ class Config(Struct, frozen=True):
     operators: tuple[str, ...] = ()
     records: tuple[Record, ...] = ()
     names_partitions: bool = False
+    agents: dict[str, str] = {}
 
 
 _SETTINGS = (
@@ -70,6 +74,7 @@ _CHOICES = {
 _PARTITION = ("name", *(key.replace("-", "_") for key in KEYS["partition"]), "up", "priority_tier")
 _TOP = (
     "cluster",
+    "agents",
     "controller",
     "partition",
     "node",
@@ -138,6 +143,7 @@ def _config(tables: Tables, data: dict[str, Any]) -> Config:
         operators=tables.names("roles", roles, "operators"),
         records=read_records(tables, data),
         names_partitions=bool(partitions),
+        agents=_agents(tables, data),
     )
 
 
@@ -168,6 +174,11 @@ def _settings(tables: Tables, data: dict[str, Any], where: str, keys: tuple[str,
     if found.get("usage_every_s") == 0:
         raise tables.bad(f"{where}.usage_every_s", "must be 1 or more")
     return found
+
+
+def _agents(tables: Tables, data: dict[str, Any]) -> dict[str, str]:
+    table = tables.table(data, "agents", NODE_POLICIES)
+    return {key: tables.parsed("agents", table, key, partial(check_node_policy, key), "") for key in table}
 
 
 def _nodes(tables: Tables, data: dict[str, Any]) -> tuple[str, ...]:

@@ -44,6 +44,8 @@ class AgentSettings(Struct, frozen=True):
     heartbeat_s: int = 5
     sample_s: int = 2
     kill_wait_s: int = 30
+    policies: dict[str, str] = {}
+    """By the names of `node_policy`."""
 
 
 class Link:
@@ -188,7 +190,14 @@ class Agents:
     def _welcome(self, refused: str = "", streams_key: str = "") -> agentlink.AgentWelcome:
         own = self._settings
         return agentlink.AgentWelcome(
-            self._loop.state.epoch, own.cluster, own.heartbeat_s, own.sample_s, own.kill_wait_s, refused, streams_key
+            self._loop.state.epoch,
+            own.cluster,
+            own.heartbeat_s,
+            own.sample_s,
+            own.kill_wait_s,
+            refused,
+            streams_key,
+            **own.policies,
         )
 
     async def _accept(self, stream: Stream, hello: agentlink.AgentHello) -> Link:
