@@ -89,7 +89,7 @@ class Attempts:
 
     def scripts(self, key: Key) -> dict[int, str]:
         """The script that each task of an attempt executes here, by rank."""
-        script = str(self.journal.path(name_of(key)) / "script")
+        script = str(self.journal.script(name_of(key)))
         return {task["rank"]: script for task in self._starts[key]["recipe"]["tasks"]}
 
     def output_of(self, key: Key, stream: str) -> str | None:

@@ -6,8 +6,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flagplot_agent.guard import Policy
-from flagplot_agent.idle import IdlePolicy
 from flagplot_agent.settings import Settings
 
 
@@ -15,7 +13,8 @@ class Config(Struct, frozen=True):
     """Where the agent keeps its things and how it reaches the controller.
 
     `controller_file` is a controller.json that is read again on each dial; it wins over `host` and `port`.
-    `lease_s`: after so long without the controller the agent ends its jobs (0: never).
+    `lease_s`: after so long without the controller the agent ends its jobs (0: never). Policies that are empty were
+    not given as options (see `Policies`).
     """
 
     folder: Path
@@ -29,5 +28,5 @@ class Config(Struct, frozen=True):
     lease_s: int = 0
     keep_attempts: int = 200
     settings: Settings = Settings()
-    vram_guard: Policy = Policy()
-    idle_gpus: IdlePolicy = IdlePolicy()
+    vram_guard: str = ""
+    idle_gpus: str = ""

@@ -6,20 +6,18 @@ one who takes too much is ended before a neighbour's allocation fails.
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flagplot_wire.errors import Refused
+from flagplot_wire.node_policy import check_node_policy
 
 WARN_PERCENT = 90
 CALM_PERCENT = 80
 """A warning is given again only after use was below this."""
 FREEING_MS = 5_000
 """For the driver to give back the memory of a killed process; until then no other of its job is killed."""
-_POLICY = re.compile(r"warn|kill-youngest|kill-after=(\d{1,6})", re.ASCII)
 
 
 class Policy(Struct, frozen=True):
@@ -74,13 +72,9 @@ Standings = dict[Key, Standing]
 
 def parse_policy(text: str) -> Policy:
     """`warn`, `kill-youngest` or `kill-after=SECONDS`; raises `Refused`."""
-    found = _POLICY.fullmatch(text)
-    if found is None:
-        raise Refused(
-            "usage", f"--vram-guard {text}: unknown policy", "write warn, kill-youngest or kill-after=SECONDS"
-        )
-    if found[1] is not None:
-        return Policy("kill-after", int(found[1]) * 1000)
+    act, _, seconds = check_node_policy("vram_guard", text).partition("=")
+    if act == "kill-after":
+        return Policy("kill-after", int(seconds) * 1000)
     return Policy("warn" if text == "warn" else "kill-youngest")
 
 

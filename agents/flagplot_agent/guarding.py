@@ -7,7 +7,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from flagplot_agent.guard import Action, Policy, Process, Share, Standings, judge
+from flagplot_agent.guard import Action, Process, Share, Standings, judge
 from flagplot_agent.launch.journal import name_of
 from flagplot_agent.launch.processes import read_process
 from flagplot_agent.telemetry.jobs import job_processes
@@ -24,7 +24,7 @@ EVERY_S = 0.5
 """An overrun is ended within 2 s: two looks, and the killing."""
 
 
-async def guard_shares(agent: Agent, policy: Policy) -> None:
+async def guard_shares(agent: Agent) -> None:
     """Watch the jobs that hold a share of a GPU, until cancelled."""
     standings: Standings = {}
     while True:
@@ -39,7 +39,7 @@ async def guard_shares(agent: Agent, policy: Policy) -> None:
             continue
         try:
             shares = await asyncio.to_thread(look, agent.sampler, running)
-            actions, standings = judge(shares, standings, policy, time.monotonic_ns() // 1_000_000)
+            actions, standings = judge(shares, standings, agent.policies.guard, time.monotonic_ns() // 1_000_000)
             for action in actions:
                 await carry_out(agent, action)
         except Exception:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flagplot_wire.errors import Refused
+from flagplot_wire.node_policy import check_node_policy
 
-_POLICY = re.compile(r"(warn|end)-after=([1-9]\d{0,6})", re.ASCII)
 Key = tuple[int, int]
 """(job number, attempt)."""
 
@@ -42,11 +40,8 @@ def parse_idle(text: str) -> IdlePolicy:
     """`off`, `warn-after=SECONDS` or `end-after=SECONDS`; raises `Refused`."""
     if text == "off":
         return IdlePolicy()
-    found = _POLICY.fullmatch(text)
-    if found is None:
-        hint = "write off, warn-after=SECONDS or end-after=SECONDS"
-        raise Refused("usage", f"--idle-gpus {text}: unknown policy", hint)
-    return IdlePolicy("warn" if found[1] == "warn" else "end", int(found[2]))
+    act, _, seconds = check_node_policy("idle_gpus", text).partition("-after=")
+    return IdlePolicy("warn" if act == "warn" else "end", int(seconds))
 
 
 def judge_idle(

@@ -24,9 +24,12 @@ from flagplot_agent.guarding import guard_shares
 from flagplot_agent.health.watch import Watch
 from flagplot_agent.hooks.hooks import Hooks
 from flagplot_agent.keeperline import KeeperLine
+from flagplot_agent.launch.cgroup import dmem_capacity
 from flagplot_agent.launch.journal import Journal, key_of, name_of, write_durably
 from flagplot_agent.launch.output import read_as
 from flagplot_agent.link import Link
+from flagplot_agent.mps import Mps, installed
+from flagplot_agent.policies import Policies
 from flagplot_agent.reaping import Reaper
 from flagplot_agent.rebooting import Rebooter
 from flagplot_agent.staging import Staging
@@ -40,8 +43,10 @@ from flagplot_agent.steps.streams import NodeStream, Streams
 from flagplot_agent.telemetry.inventory import libraries
 from flagplot_agent.telemetry.jobs import job_processes
 from flagplot_agent.telemetry.sampler import Sampler
+from flagplot_agent.vram import Has, held_to, regions_in
 from flagplot_wire import PROTOCOL_VERSION, __version__
 from flagplot_wire import agentlink as al
+from flagplot_wire.alloc import GpuPart
 from flagplot_wire.errors import Refused
 from flagplot_wire.ids import Epoch
 from flagplot_wire.streams import ConnectPort, ConnectStep
@@ -73,17 +78,23 @@ class Agent:
         self.streams = Streams(self.serve_stream)
         self.door = NodeDoor(config.folder, self.streams, self.attempts.uid_of)
         self.access = AccessDoor(config.folder, self.attempts.job_of)
-        self.watch = Watch(config)
+        self.policies = Policies(config)
+        self.watch = Watch(config, self.policies)
         self.rebooter = Rebooter(config.settings.reboot, config.folder, self.reboot_failed)
+        self.mps = Mps(config.folder)
+        self.has = Has(regions_in(dmem_capacity()), config.settings.gpus.mps and installed())
         self.hooks = Hooks(config.settings.hooks, self.journal, self.order_start, self.why_stopped, self.ended)
         self.staging = Staging(self.journal, self.streams, self.hooks, self.why_stopped, self.ended)
 
     async def run(self) -> None:
         """Find or start the keeper, then serve the controller until told to leave."""
         self.attempts.read_journal(lambda name, start: self.hooks.owed(name, start) or self.staging.owed(name, start))
+        for key in self.state.running:
+            self.mps.taken_up(name_of(key), self.attempts.start_of(key)["recipe"])
+        self.background.start(self.mps.sweep())
         await self.door.open()
         await self.access.open()
-        self.background.start(self.keeper.run(), self.watch_lease(), guard_shares(self, self.config.vram_guard))
+        self.background.start(self.keeper.run(), self.watch_lease(), guard_shares(self))
         pause = 0.2
         try:
             while not self.leaving.is_set():
@@ -138,10 +149,32 @@ class Agent:
         if found is not None and key in self.state.running:
             found = await self.hooks.after(name, self.attempts.start_of(key), found)
         if found is not None and key not in self.state.ended:
+            self.background.start(self.mps.end(name, self.attempts.start_of(key)["recipe"]))
             await self.send(al.Ended(self.attempts.ended(key, self.sampler.measured(key, found))))
 
     def order_start(self, name: str, recipe: dict[str, Any]) -> None:
         """Have the keeper start an attempt, and do to it what was ordered meanwhile."""
+        if recipe.get("mps"):
+            self.background.start(self.start_with_mps(name, recipe))
+        else:
+            self.order_now(name, recipe)
+
+    async def start_with_mps(self, name: str, recipe: dict[str, Any]) -> None:
+        """Start an attempt once its MPS runs, or without it."""
+        try:
+            environment = await self.mps.begin(name, recipe)
+        except OSError as wrong:
+            log.error("job %s: MPS cannot be used: %s", name, wrong)
+            recipe["mps"]["failed"] = True
+            recipe["vram"] = recipe["vram_otherwise"]
+            recipe["notes"].append(f"MPS cannot be used: {wrong}")
+            environment = {}
+        for task in recipe["tasks"]:
+            task["environment"] |= environment
+        self.order_now(name, recipe)
+
+    def order_now(self, name: str, recipe: dict[str, Any]) -> None:
+        """The order itself."""
         self.keeper.order(do="start", name=name, recipe=recipe)
         for order in self.attempts.standing(key_of(name)):
             self.keeper.order(**order)
@@ -190,6 +223,7 @@ class Agent:
                         if body.refused:
                             raise Refused("refused", body.refused)
                         self.obey(body.epoch)
+                        self.policies.told(body)
                         self.link = link
                         background.start(
                             self.heartbeats(link, body.heartbeat_s),
@@ -341,7 +375,7 @@ class Agent:
             log.warning("refused start %s.%s of epoch %s", *key, launch.epoch)
         else:
             try:
-                start = write_down(launch, self.config, self.sampler.inventory, self.journal, self.hooks)
+                start = write_down(launch, self.config, self.sampler.inventory, self.journal, self.hooks, self.hold)
                 self.attempts.begin(key, start)
                 self.staging.start(name_of(key), start)
             except Refused as refused:
@@ -352,6 +386,10 @@ class Agent:
                 # Whatever it is, the controller must hear that nothing started.
                 log.exception("cannot prepare %s.%s", *key)
                 await self.fail(launch, f"the agent cannot prepare the job: {type(wrong).__name__}: {wrong}")
+
+    def hold(self, parts: tuple[GpuPart, ...]) -> dict[str, Any]:
+        """What a recipe carries of how an attempt is held to its GPU memory."""
+        return held_to(parts, self.sampler.inventory.gpus, self.has, self.policies.guard)
 
     async def fail(self, launch: al.Launch, message: str) -> None:
         """A start that came to nothing, where nothing could be written down."""

@@ -14,8 +14,7 @@ import time
 from pathlib import Path
 
 from flagplot_agent.config import Config
-from flagplot_agent.guard import parse_policy
-from flagplot_agent.idle import parse_idle
+from flagplot_agent.policies import Policies
 from flagplot_agent.settings import read_settings
 from flagplot_wire import __version__
 from flagplot_wire.errors import Exit, Refused
@@ -38,8 +37,8 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--simulate", type=Path, help="TOML file that describes hardware to simulate")
     run.add_argument("--lease", type=int, default=0, help="end jobs after so many seconds without the controller")
     run.add_argument("--config", type=Path, help="agent.toml: the site's settings (default: the one in --dir)")
-    run.add_argument("--vram-guard", default="kill-youngest", help="warn, kill-youngest or kill-after=SECONDS")
-    run.add_argument("--idle-gpus", default="off", help="off, warn-after=SECONDS or end-after=SECONDS")
+    run.add_argument("--vram-guard", default="", help="warn, kill-youngest or kill-after=SECONDS")
+    run.add_argument("--idle-gpus", default="", help="off, warn-after=SECONDS or end-after=SECONDS")
     check = commands.add_parser("pam-check", help="for pam_exec: let in who has a job here")
     check.add_argument("--dir", type=Path, required=True, help="folder of this node's agent")
     check.add_argument("--config", type=Path, help="agent.toml: who needs no job (default: the one in --dir)")
@@ -77,9 +76,10 @@ def main(argv: list[str]) -> int:
     settings = read_settings(options.config or folder / "agent.toml", required=options.config is not None)
     config = Config(
         folder, options.node, host or "127.0.0.1", int(port), options.key, options.host_key, options.controller_file,
-        options.simulate, options.lease, settings=settings, vram_guard=parse_policy(options.vram_guard),
-        idle_gpus=parse_idle(options.idle_gpus),
+        options.simulate, options.lease, settings=settings, vram_guard=options.vram_guard,
+        idle_gpus=options.idle_gpus,
     )  # fmt: skip
+    Policies(config)
     for what, path in (("--key", config.key), ("--host-key", config.host_key)):
         if not path.is_file():
             raise Refused("usage", f"{what} {path}: there is no such file")

@@ -39,7 +39,7 @@ class Reaper:
             for key, (begun, gpus) in attempts.held().items()
             if begun is not None and not is_suspended(begun["pids"])
         ]
-        actions, self.idling = judge_idle(holders, self.idling, self.agent.config.idle_gpus, int(time.monotonic()))
+        actions, self.idling = judge_idle(holders, self.idling, self.agent.policies.idle, int(time.monotonic()))
         for do, key, lasts in actions:
             message = f"{self.agent.config.node}: its GPUs did nothing for {lasts} s"
             if do == "end":

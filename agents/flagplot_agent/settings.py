@@ -9,6 +9,7 @@ from typing import Literal
 from msgspec import Struct, ValidationError, convert
 
 from flagplot_wire.errors import Refused
+from flagplot_wire.node_policy import check_node_policy
 
 MAX_TASK_PROLOG_S = 45
 """A task that does not start within a minute is given up by the keeper."""
@@ -39,7 +40,7 @@ class HealthSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """`[health]`: what is looked at every `interval_s`; `disks` of None is the agent's own folder, 0 switches off."""
 
     interval_s: int = 60
-    resume: Literal["manual", "auto"] = "manual"
+    resume: Literal["manual", "auto"] | None = None
     disks: tuple[Disk, ...] | None = None
     mounts: tuple[str, ...] = ()
     max_skew_s: int = 60
@@ -68,6 +69,14 @@ class Containers(Struct, frozen=True, forbid_unknown_fields=True):
     engines: tuple[Literal["podman", "apptainer", "enroot"], ...] = ("podman", "apptainer", "enroot")
 
 
+class Gpus(Struct, frozen=True, forbid_unknown_fields=True):
+    """`[gpus]`: policies as the options have them (empty: the controller's), and whether MPS serves shared GPUs."""
+
+    vram_guard: str = ""
+    idle: str = ""
+    mps: bool = True
+
+
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """The file. `libraries` are beginnings of names of shared libraries for the fingerprint, beside the usual ones;
     `pids_max` is how many processes and threads a job may have on the node (0: no limit)."""
@@ -79,6 +88,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     access: Access = Access()
     reboot: RebootSettings = RebootSettings()
     containers: Containers = Containers()
+    gpus: Gpus = Gpus()
 
 
 def read_settings(path: Path, required: bool) -> Settings:
@@ -100,6 +110,9 @@ def read_settings(path: Path, required: bool) -> Settings:
 def check(found: Settings, path: Path) -> None:
     """Raise `Refused` where a value has the right type and makes no sense."""
     hooks, health = found.hooks, found.health
+    for key, text in (("vram_guard", found.gpus.vram_guard), ("idle_gpus", found.gpus.idle)):
+        if text:
+            check_node_policy(key, text)
     places = [
         *(("prolog", one) for one in hooks.prolog),
         *(("epilog", one) for one in hooks.epilog),

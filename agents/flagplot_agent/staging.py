@@ -1,6 +1,6 @@
 """Files that come with a job are put on the node before anything of it starts; those it leaves are sent after its end.
 
-What was done is noted in the attempt's folder, as hooks do. A controller that is away is waited for; what the job's user
+What was done is noted in the attempt's journal, as hooks do. A controller that is away is waited for; what the job's user
 may not do, or names wrongly, ends the attempt (before it starts) or is told with its end.
 """
 
@@ -80,11 +80,11 @@ class Staging:
 
     def owed(self, name: str, start: dict[str, Any]) -> bool:
         """True while an attempt that ended has files to be sent."""
-        return bool(start.get("stage_out")) and not (self._journal.path(name) / "sent").exists()
+        return bool(start.get("stage_out")) and not self._journal.done(name, "sent")
 
     def start(self, name: str, start: dict[str, Any]) -> None:
         """Go on with a start, when the files are here. Calling it again does no harm."""
-        if not start.get("stage_in") or (self._journal.path(name) / "staged").exists():
+        if not start.get("stage_in") or self._journal.done(name, "staged"):
             self._hooks.start(name, start)
         elif name not in self._busy:
             self._busy.add(name)
@@ -97,7 +97,7 @@ class Staging:
                 await self._patiently(name, start, "in", index, path)
             reason = self._stopped(name)
             if reason is None:
-                (self._journal.path(name) / "staged").touch()
+                self._journal.note_done(name, "staged")
                 self._hooks.start(name, start)
                 return
             end["message"] = reason
@@ -115,7 +115,6 @@ class Staging:
 
     async def after(self, name: str, start: dict[str, Any], found: dict[str, Any]) -> dict[str, Any] | None:
         """Send what the job leaves; returns its end with what went wrong, None where that is being done already."""
-        noted = self._journal.path(name) / "sent"
         if not self.owed(name, start):
             return found
         if name in self._busy:
@@ -133,7 +132,7 @@ class Staging:
             if wrong:
                 found = {**found, "message": "; ".join(filter(None, [found.get("message", ""), *wrong]))}
                 self._journal.end(name, found)
-            noted.touch()
+            self._journal.note_done(name, "sent")
         except OSError as failed:
             log.error("the transfers after %s could not be noted: %s", name, failed)
         finally:

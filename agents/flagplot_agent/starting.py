@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -18,16 +19,27 @@ from flagplot_agent.launch.recipe import output_paths, recipe_of
 from flagplot_agent.staging import transfers
 from flagplot_agent.steps.site import add_site
 from flagplot_wire.agentlink import Launch
+from flagplot_wire.alloc import GpuPart
 from flagplot_wire.errors import Refused
 from flagplot_wire.node import Inventory
 
 
-def write_down(launch: Launch, config: Config, inventory: Inventory, journal: Journal, hooks: Hooks) -> dict[str, Any]:
-    """Journal an attempt and return what was written; raises `Refused` or OSError where it cannot start here."""
+def write_down(
+    launch: Launch,
+    config: Config,
+    inventory: Inventory,
+    journal: Journal,
+    hooks: Hooks,
+    hold: Callable[[tuple[GpuPart, ...]], dict[str, Any]],
+) -> dict[str, Any]:
+    """Journal an attempt and return what was written; raises `Refused` or OSError where it cannot start here.
+
+    `hold` tells how it is held to its part of GPU memory.
+    """
     account, now = account_of(launch), int(time.time())
     check_first_line(launch.payload.script)
     name = name_of((launch.number, launch.attempt))
-    script = str(journal.path(name) / "script")
+    script = str(journal.script(name))
     recipe = recipe_of(launch, inventory, account, script, sorted(os.sched_getaffinity(0)), now)
     recipe = msgspec.structs.replace(recipe, pids_max=config.settings.pids_max)
     stdout, stderr, _ = output_paths(launch, config.node, recipe.tasks[0].rank if recipe.tasks else 0)
@@ -43,6 +55,7 @@ def write_down(launch: Launch, config: Config, inventory: Inventory, journal: Jo
     for task in tasks:
         add_site(task["environment"], config)
     contain(tasks, recipe, launch, inventory, config.settings.containers.engines)
+    start["recipe"] |= hold(launch.allocation.nodes[launch.node_index].gpus)
     start["recipe"]["task_prolog"] = hooks.task_prolog()
     if hooks.wanted:
         start["hook_job"] = msgspec.to_builtins(hook_job(launch, inventory, account, now))

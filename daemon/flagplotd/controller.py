@@ -53,7 +53,8 @@ class Controller:
             raise
         settings = config.settings
         agents = Agents(
-            loop, AgentSettings(settings.cluster, config.heartbeat_s, config.sample_s, settings.kill_wait_s)
+            loop,
+            AgentSettings(settings.cluster, config.heartbeat_s, config.sample_s, settings.kill_wait_s, config.agents),
         )
         dispatch = Dispatch(loop, agents, socket.gethostname())
         cycle = Cycle(loop, config.policy)

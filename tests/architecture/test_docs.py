@@ -21,6 +21,7 @@ from flagplot_agent.hooks import words
 from flagplot_agent.launch import recipe
 from flagplot_agent.main import parser
 from flagplot_wire.errors import Exit
+from flagplot_wire.node_policy import NODE_POLICIES
 from flagplotd import config
 from flagplotd.core.keys import KEYS
 from flagplotd.core.state import Settings
@@ -90,6 +91,7 @@ def test_agent_settings() -> None:
         settings.RebootSettings,
         settings.Access,
         settings.Containers,
+        settings.Gpus,
     )
     assert [key for one in structs for key in one.__struct_fields__ if not stands(key, page)] == []
     own = re.findall(r'"((?:SLURM|FLAGPLOT)_[A-Z_]*[A-Z])"', Path(words.__file__).read_text())
@@ -130,7 +132,7 @@ def test_configuration_keys() -> None:
         "cluster"
     }
     assert [key for key in sorted(keys) if not stands(key, page)] == []
-    keys = {*config._LIMITS, *config._PREEMPTION}
+    keys = {*config._LIMITS, *config._PREEMPTION, *NODE_POLICIES}
     for kind, table in KEYS.items():
         prefixes = ("user-", "account-") if kind == "qos" else ()
         keys |= {key for key in table if not key.startswith(prefixes)} if kind != "partition" else set()

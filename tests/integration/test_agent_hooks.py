@@ -134,7 +134,7 @@ async def test_a_job_stopped_during_its_prolog_never_runs(rig: Rig) -> None:
     await until(lambda: Path(f"{gate}.open").exists(), 20, "the prolog")
     rig.controller.send(al.Stop(Epoch(1), JobNumber(1), 1, 0, "CANCELLED BY ada"))
     rig.launch(2, BASH + "echo two\n")
-    await until((rig.agent_dir / "jobs" / "2.1" / "hook.json").exists, 20, "the second prolog")
+    await until((rig.agent_dir / "jobs/2.1.hooks/hook.json").exists, 20, "the second prolog")
     gate.touch()
     end = await rig.controller.end(1)
     assert (end.cause, end.message) == ("stopped", "CANCELLED BY ada") and rig.out("1.out") == ""
@@ -151,7 +151,7 @@ async def test_an_agent_killed_in_prolog_and_epilog_goes_on_with_them(rig: Rig) 
     rig.launch(1, BASH + f"echo job >>{trail}\n")
     for words, gate in (("held", gates[0]), ("held\nprolog\njob\nheld", gates[1])):
         await until(lambda words=words: trail.exists() and trail.read_text().strip() == words, 20, words)
-        await until((rig.agent_dir / "jobs" / "1.1" / "hook.json").exists, 10, "the note of the program")
+        await until((rig.agent_dir / "jobs/1.1.hooks/hook.json").exists, 10, "the note of the program")
         rig.kill()
         left = int(pids.read_text().split()[-1])
         assert alive(left)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from support.agent_fake_controller import Rig, alive, opened_rig, part, until
 
+from flagplot_agent.launch.journal import Journal
 from flagplot_wire import agentlink as al
 from flagplot_wire.alloc import Allocation, GpuPart
 from flagplot_wire.ids import Epoch, JobNumber
@@ -121,16 +122,17 @@ async def test_a_killed_agent_finds_its_running_job_again(rig: Rig) -> None:
 
 
 async def test_an_end_while_the_agent_is_away_is_delivered_until_acknowledged(rig: Rig) -> None:
+    journal = Journal(rig.agent_dir / "jobs")
     rig.controller.acknowledging = False
     rig.launch(1, BASH + "sleep 0.5; exit 4\n")
     await rig.controller.started(1)
     rig.kill()
-    await until((rig.agent_dir / "jobs/1.1/end.json").exists)
+    await until(lambda: journal.end_of("1.1") is not None)
     await rig.start()
     assert [end.exit_code for end in rig.controller.hellos[-1].ended] == [4]
     await until(lambda: any(isinstance(body, al.Ended) for body in rig.controller.heard), 20, "a repeated end")
     rig.controller.acknowledging = True
-    await until((rig.agent_dir / "jobs/1.1/acked").exists)
+    await until(lambda: journal.acknowledged("1.1"))
     rig.kill()
     await rig.start()
     assert rig.controller.hellos[-1].ended == () and rig.controller.hellos[-1].running == ()
@@ -334,7 +336,9 @@ async def test_a_full_disk_delays_ends_and_refuses_starts(rig: Rig) -> None:
     if mounted.returncode != 0:
         pytest.skip("this machine lets nobody mount a small disk")
     try:
-        rig.launch(1, BASH + f"cat /dev/zero >{jobs}/fill 2>/dev/null; exit 5\n")
+        # An end may fit into what is left of its log's last block: fill that too.
+        fill = f"cat /dev/zero >{jobs}/fill; tr '\\0' '\\n' </dev/zero >>{jobs}/1.1.log"
+        rig.launch(1, BASH + f"({fill}) 2>/dev/null; exit 5\n")
         await until(lambda: "cannot write its end down" in rig.log(), 20, "a word about the full disk")
         rig.launch(2, BASH)
         end = await rig.controller.end(2)

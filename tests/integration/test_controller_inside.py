@@ -31,7 +31,9 @@ from flagplotd.ssh.server import MAX_FAILURES, MAX_STRANGERS_EACH, Guard
 @pytest.fixture
 async def controller() -> AsyncIterator[Controller]:
     folder = Path(tempfile.mkdtemp(prefix="fp-i-"))
-    made = await start_inside(folder / "d", Config(settings=Settings(kill_wait_s=2), heartbeat_s=2))
+    made = await start_inside(
+        folder / "d", Config(settings=Settings(kill_wait_s=2), heartbeat_s=2, agents={"idle_gpus": "end-after=60"})
+    )
     yield made
     assert check(made.server.state) == []
     await made.close()
@@ -43,6 +45,11 @@ async def agent(controller: Controller) -> AsyncIterator[FakeAgent]:
     made = await FakeAgent("n1").connect(controller.server.port, controller.server.folder)
     yield made
     await made.leave()
+
+
+async def test_agents_are_told_the_policies_of_all_nodes(agent: FakeAgent) -> None:
+    assert agent.welcome is not None
+    assert (agent.welcome.idle_gpus, agent.welcome.vram_guard) == ("end-after=60", "")
 
 
 async def test_a_job_from_submission_to_its_end(controller: Controller, client: Client, agent: FakeAgent) -> None:

@@ -23,7 +23,10 @@ SHARE_MIB = 81_059 // 2
 async def rig(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
     async with opened_rig() as made:
         made.simulated = False
-        made.options = ["--vram-guard", request.param]
+        if request.param.startswith("controller:"):
+            made.controller.policies = {"vram_guard": request.param.partition(":")[2]}
+        else:
+            made.options = ["--vram-guard", request.param]
         made.environment = {
             "LD_LIBRARY_PATH": str(build(made.folder)),
             "FAKE_NVML": "normal",
@@ -75,9 +78,10 @@ async def test_who_overruns_its_share_is_ended_and_the_neighbour_lives(rig: Rig)
     assert len(notes(rig, 2)) == 1 and "cannot be measured" in notes(rig, 2)[0]
 
 
-@pytest.mark.parametrize("rig", ["warn"], indirect=True)
+@pytest.mark.parametrize("rig", ["warn", "controller:warn"], indirect=True)
 async def test_the_policy_warn_ends_nobody(rig: Rig) -> None:
     pids = await two_halves(rig)
+    assert "VRAM: guard, warns" in (await rig.controller.started(1)).enforced
     use(rig, pids, one_first=30_000, one_second=20_000)
     await until(lambda: notes(rig, 1), 20, f"a warning\n{rig.log()}")
     use(rig, pids, two_first=SHARE_MIB + 1)

@@ -46,6 +46,7 @@ class FakeController:
         self.hellos: list[al.AgentHello] = []
         self.acknowledging = True
         self.heartbeat_s = 1
+        self.policies: dict[str, str] = {}
         self.clock_ahead_s = 0
         self._process: asyncssh.SSHServerProcess[bytes] | None = None
         self._listener: asyncssh.SSHAcceptor | None = None
@@ -96,7 +97,9 @@ class FakeController:
         self.heard.append(body)
         if isinstance(body, al.AgentHello):
             self.hellos.append(body)
-            process.stdout.write(encode(al.AgentWelcome(Epoch(self.epoch), "test", self.heartbeat_s, 1, 5)))
+            process.stdout.write(
+                encode(al.AgentWelcome(Epoch(self.epoch), "test", self.heartbeat_s, 1, 5, **self.policies))
+            )
         if isinstance(body, al.AskTime):
             self.send(al.TellTime(body.call, int(time.time()) + self.clock_ahead_s))
         ends = body.ended if isinstance(body, al.AgentHello) else (body.end,) if isinstance(body, al.Ended) else ()

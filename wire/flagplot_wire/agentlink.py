@@ -67,7 +67,10 @@ class AgentHello(Struct, frozen=True, omit_defaults=True, tag="agent_hello"):
 
 
 class AgentWelcome(Struct, frozen=True, omit_defaults=True, tag="agent_welcome"):
-    """Accepted. `refused` (a sentence) means: not accepted, try again only after a change."""
+    """Accepted. `refused` (a sentence) means: not accepted, try again only after a change.
+
+    `vram_guard`, `idle_gpus` and `health_resume` are the cluster's policies (see `node_policy`); empty: none said.
+    """
 
     epoch: Epoch
     cluster: str = ""
@@ -76,6 +79,9 @@ class AgentWelcome(Struct, frozen=True, omit_defaults=True, tag="agent_welcome")
     kill_wait_s: int = 30
     refused: str = ""
     streams_key: str = ""
+    vram_guard: str = ""
+    idle_gpus: str = ""
+    health_resume: str = ""
 
 
 class Heartbeat(Struct, frozen=True, omit_defaults=True, tag="heartbeat"):

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from flagplot_agent.config import Config
 from flagplot_agent.health.checks import Checks
 from flagplot_agent.health.verdict import Verdict, skew_of, skew_wrong
+from flagplot_agent.policies import Policies
 from flagplot_wire import agentlink as al
 
 log = logging.getLogger("flagplot-agent")
@@ -21,7 +22,8 @@ ANSWER_S = 10.0
 class Watch:
     """One connection after another, `run` is the part of each."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, policies: Policies) -> None:
+        self._policies = policies
         self._settings = config.settings.health
         self._node = config.node
         self._checks = Checks(config.settings.health, config.folder)
@@ -37,7 +39,7 @@ class Watch:
             if changed:
                 log.warning("health: %s", "; ".join(self._verdict.reasons) or "nothing is wrong any more")
             if first or changed or self._verdict.reasons:
-                await send(al.HealthReport(self._verdict.reasons, self._settings.resume == "auto"))
+                await send(al.HealthReport(self._verdict.reasons, self._policies.resume))
             first = False
             await asyncio.sleep(self._settings.interval_s)
 

@@ -21,7 +21,7 @@ from flagplot_agent.hooks.plugin import HookEnd, HookJob
 from flagplot_agent.hooks.plugins import PluginError, Plugins
 from flagplot_agent.hooks.programs import kill_group, run_program
 from flagplot_agent.hooks.words import hook_end, last_line, program_environment
-from flagplot_agent.launch.journal import Journal, write_durably
+from flagplot_agent.launch.journal import Journal
 from flagplot_agent.launch.processes import read_process
 from flagplot_agent.settings import HookSettings
 from flagplot_wire.errors import Refused
@@ -61,7 +61,7 @@ class Hooks:
 
     def start(self, name: str, start: dict[str, Any]) -> None:
         """Have the keeper start an attempt, after what comes before. Calling it again does no harm."""
-        if "hook_job" not in start or (self._journal.path(name) / "prologued").exists():
+        if "hook_job" not in start or self._journal.done(name, "prologued"):
             self._order(name, start["recipe"])
         elif name not in self._busy:
             self._busy.add(name)
@@ -93,7 +93,7 @@ class Hooks:
 
     def owed(self, name: str, start: dict[str, Any]) -> bool:
         """True while what comes after an attempt's end has not been done."""
-        return "hook_job" in start and not (self._journal.path(name) / "epilogued").exists()
+        return "hook_job" in start and not self._journal.done(name, "epilogued")
 
     async def _start(self, name: str, start: dict[str, Any]) -> None:
         end: dict[str, Any] = {}
@@ -128,7 +128,7 @@ class Hooks:
 
     async def _before(self, name: str, start: dict[str, Any]) -> None:
         job = msgspec.convert(start["hook_job"], HookJob)
-        folder = self._journal.path(name)
+        folder = self._journal.hooks(name)
         for program in self.settings.prolog:
             wrong = await self._run(folder, "prolog", program, program_environment(job, "prolog"))
             if wrong:
@@ -141,8 +141,8 @@ class Hooks:
             raise HookError(str(failed)) from failed
         if self.plugins:
             # A keeper after this one reads the recipe from here.
-            write_durably(folder / "start.json", start)
-        (folder / "prologued").touch()
+            self._journal.change_start(name, start)
+        self._journal.note_done(name, "prologued")
 
     async def after(self, name: str, start: dict[str, Any], found: dict[str, Any]) -> dict[str, Any] | None:
         """Do what comes after an end; returns the end with what went wrong, None where that is being done already."""
@@ -153,12 +153,14 @@ class Hooks:
         self._busy.add(name)
         try:
             end = hook_end(found)
-            wrong, drain = await self._after(self._journal.path(name), msgspec.convert(start["hook_job"], HookJob), end)
+            wrong, drain = await self._after(
+                self._journal.hooks(name), msgspec.convert(start["hook_job"], HookJob), end
+            )
             if wrong:
                 message = "; ".join(filter(None, [found.get("message", ""), *wrong]))
                 found = {**found, "message": message, "drain": found.get("drain") or drain}
                 self._journal.end(name, found)
-            (self._journal.path(name) / "epilogued").touch()
+            self._journal.note_done(name, "epilogued")
         except OSError as failed:
             # The end itself is durable already: it must be told whatever the disk does now.
             log.error("the hooks after %s could not be noted: %s", name, failed)

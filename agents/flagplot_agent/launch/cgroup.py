@@ -9,7 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from flagplot_agent.launch import devicebpf
@@ -17,6 +18,8 @@ from flagplot_agent.launch.processes import send_signal
 
 MIN_MEMORY_MIB = 30
 """A limit below this would kill the shell of the script itself (Slurm has the same floor)."""
+_LEAF_LINKS = 2
+"""Of a folder without folders in it."""
 V1 = ("memory", "cpuset", "devices", "freezer", "pids")
 
 
@@ -93,15 +96,10 @@ class Group:
         """Remove the folders; False when the kernel still holds one, then try again later."""
         gone = True
         for folder in list(self.folders):
-            for inner, _, _ in os.walk(folder, topdown=False):
-                try:
-                    os.rmdir(inner)
-                except FileNotFoundError:
-                    continue
-                except OSError:
-                    gone = False
-            if not folder.exists():
+            if _remove(folder):
                 self.folders.remove(folder)
+            else:
+                gone = False
         return gone
 
 
@@ -126,9 +124,10 @@ class Groups:
         denied: list[str],
         mems: Sequence[int] = (),
         pids_max: int = 0,
+        dmem: Mapping[str, int] | None = None,
     ) -> Group:
         """Make an attempt's group. `denied` are devices as `c 195:3`, `mems` NUMA nodes, `pids_max` how many processes
-        and threads it may have; 0 MiB, 0 processes and no CPUs mean no such limit."""
+        and threads it may have; 0 MiB, 0 processes and no CPUs mean no such limit. `dmem` are bytes by region of GPU memory."""
         group = self.find(name) or Group()
         if group.tracked is None:
             for kind in ("", "freezer", "pids", "memory"):
@@ -148,6 +147,9 @@ class Groups:
             self._limit(group, "cpuset", name, wanted, "CPUs are bound by affinity, which a job can change")
         if pids_max:
             self._limit(group, "pids", name, {"pids.max": str(pids_max)}, "the number of processes is not limited")
+        if dmem:
+            wanted = {"dmem.max": "\n".join(f"{region} {size}" for region, size in dmem.items())}
+            self._limit(group, "dmem", name, wanted, "GPU memory is not limited by the kernel")
         if denied:
             self._deny(group, name, denied)
         return group
@@ -259,13 +261,48 @@ class Groups:
 def pids_in(folder: Path) -> set[int]:
     """All processes in a group and the groups below it; none when it is gone."""
     found: set[int] = set()
-    for inner, _, _ in os.walk(folder):
+    try:
+        deep = os.stat(folder).st_nlink != _LEAF_LINKS
+    except FileNotFoundError:
+        return found
+    for inner in (one for one, _, _ in os.walk(folder)) if deep else (str(folder),):
         try:
-            found.update(map(int, Path(inner, "cgroup.procs").read_text().split()))
+            with open(f"{inner}/cgroup.procs", encoding="ascii") as file:
+                found.update(map(int, file.read().split()))
         except OSError:
             # Removed under our eyes: nothing lives in it.
             continue
     return found
+
+
+def _remove(folder: Path) -> bool:
+    """Remove a group and those below it; False while the kernel holds one."""
+    for inner in chain((str(folder),), (one for one, _, _ in os.walk(folder, topdown=False))):
+        try:
+            os.rmdir(inner)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            if inner != str(folder):
+                return False
+    return not folder.exists()
+
+
+def dmem_capacity() -> str:
+    """What the kernel lists of GPU memory that it can limit, a region and its bytes a line; empty where it cannot."""
+    try:
+        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    for line in mounts:
+        head, _, tail = line.partition(" - ")
+        if tail.startswith("cgroup2 "):
+            try:
+                return Path(head.split()[4], "dmem.capacity").read_text()
+            except OSError:
+                # The kernel is older than 6.14, or this is not the root of the hierarchy.
+                continue
+    return ""
 
 
 def own_groups(cgroup: str | None = None, mounts: str | None = None) -> dict[str, tuple[Path, bool]]:

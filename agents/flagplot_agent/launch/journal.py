@@ -1,17 +1,22 @@
 """The attempts of a node on disk: written before exec, ended durably, kept until acknowledged.
 
-Standard library only. One folder `NUMBER.ATTEMPT` each: `start.json` (before exec), `begun.json` (by the keeper:
-before the first fork, again with the pids), `limit.json` (a changed time limit), `end.json`, and `acked` once the
-controller has the end. Only `start.json` and `end.json` must outlive the machine's crash, so only they are synced.
+Standard library only. For each attempt a file `NUMBER.ATTEMPT.script` and a file `NUMBER.ATTEMPT.log`, which only grows:
+one line of JSON for what was written at the start, what the keeper noted (before the first fork, again with the pids), a
+changed time limit, which hooks and transfers are through, the end, and its acknowledgement. The last line of a kind counts. Only start
+and end must outlive the machine's crash, so only they are synced, and each costs the file system one commit.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
+
+Done = Literal["prologued", "epilogued", "staged", "sent"]
+Kind = Literal["start", "begun", "limit", "end", "acked", "prologued", "epilogued", "staged", "sent"]
+_BEGINS: dict[str, bytes] = {kind: f'{{"{kind}": '.encode() for kind in get_args(Kind)}
 
 
 class Journal:
@@ -19,80 +24,147 @@ class Journal:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._root = str(folder)
 
-    def path(self, name: str) -> Path:
-        """An attempt's folder."""
-        return self.folder / name
+    def script(self, name: str) -> Path:
+        """Where an attempt's script is."""
+        return self.folder / f"{name}.script"
+
+    def hooks(self, name: str) -> Path:
+        """A folder for what an attempt's hooks leave, made here."""
+        folder = self.folder / f"{name}.hooks"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        return folder
 
     def names(self) -> list[str]:
         """All attempts on disk that were written down, oldest number first."""
-        found = [entry for entry in os.listdir(self.folder) if (self.folder / entry / "start.json").exists()]
-        return sorted(found, key=key_of)
+        logs = [entry.removesuffix(".log") for entry in os.listdir(self.folder) if entry.endswith(".log")]
+        return sorted((name for name in logs if self._last(name, "start") is not None), key=key_of)
 
     def begin(self, name: str, start: dict[str, Any], script: str, uid: int) -> Path:
         """Write an attempt down before it is executed; raises OSError. Returns the script's path."""
-        folder = self.path(name)
-        if folder.exists() and not (folder / "start.json").exists():
-            # An earlier try that found the disk full: nothing was started.
-            shutil.rmtree(folder)
-        folder.mkdir(mode=0o711)
-        script_path = folder / "script"
-        data = script.encode("utf-8", "surrogateescape")
+        if self._last(name, "start") is not None:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
+        # What an earlier try left that found the disk full: nothing was started.
+        self.remove(name)
+        script_path = self.script(name)
         descriptor = os.open(script_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o500)
         try:
             with os.fdopen(descriptor, "wb", closefd=False) as file:
-                file.write(data)
+                file.write(script.encode("utf-8", "surrogateescape"))
             if os.getuid() == 0:
                 os.fchown(descriptor, uid, -1)
         finally:
             os.close(descriptor)
-        write_durably(folder / "start.json", start)
+        self._append(name, "start", start, os.O_CREAT | os.O_EXCL)
+        self.sync(name)
         _sync_folder(self.folder)
         return script_path
 
     def start_of(self, name: str) -> dict[str, Any]:
         """What was written at the start."""
-        found: dict[str, Any] = json.loads((self.path(name) / "start.json").read_text())
+        found: dict[str, Any] = self._last(name, "start")
         return found
+
+    def change_start(self, name: str, start: dict[str, Any]) -> None:
+        """Put another start in the place of the first, durably."""
+        self._append(name, "start", start)
+        self.sync(name)
 
     def note_begun(self, name: str, begun: dict[str, Any]) -> None:
         """Remember what a keeper that comes after needs: `boot`, `pids` with their start times, `started`, …"""
-        _write(self.path(name) / "begun.json", begun, durable=False)
+        self._append(name, "begun", begun)
 
     def begun_of(self, name: str) -> dict[str, Any] | None:
         """What `note_begun` wrote; None while no keeper has begun the attempt."""
-        return _read(self.path(name) / "begun.json")
+        found: dict[str, Any] | None = self._last(name, "begun")
+        return found
 
     def note_limit(self, name: str, deadline_s: int) -> None:
         """Remember a changed time limit."""
-        _write(self.path(name) / "limit.json", {"deadline_s": deadline_s}, durable=False)
+        self._append(name, "limit", deadline_s)
 
     def limit_of(self, name: str) -> int | None:
         """The changed time limit in seconds after the start; None while it was not changed."""
-        found = _read(self.path(name) / "limit.json")
-        return None if found is None else int(found["deadline_s"])
+        found: int | None = self._last(name, "limit")
+        return found
+
+    def note_end(self, name: str, end: dict[str, Any]) -> None:
+        """Write an end down; `sync` makes it durable."""
+        self._append(name, "end", end)
 
     def end(self, name: str, end: dict[str, Any]) -> None:
         """Make an end durable."""
-        write_durably(self.path(name) / "end.json", end)
+        self.note_end(name, end)
+        self.sync(name)
 
     def end_of(self, name: str) -> dict[str, Any] | None:
         """An attempt's end; None while it has none."""
-        return _read(self.path(name) / "end.json")
+        found: dict[str, Any] | None = self._last(name, "end")
+        return found
 
     def acknowledge(self, name: str) -> None:
-        """The controller has the end; the folder stays for a while, so that a repeated start is recognised."""
-        folder = self.path(name)
-        if folder.exists():
-            (folder / "acked").touch()
+        """The controller has the end; the files stay for a while, so that a repeated start is recognised."""
+        try:
+            self._append(name, "acked", 1)
+        except FileNotFoundError:
+            # Never written down (the disk was full), or forgotten already.
+            return
 
     def acknowledged(self, name: str) -> bool:
         """True once the controller has the end."""
-        return (self.path(name) / "acked").exists()
+        return self._last(name, "acked") is not None
 
     def remove(self, name: str) -> None:
         """Forget an attempt that the controller has long acknowledged."""
-        shutil.rmtree(self.path(name), ignore_errors=True)
+        for path in (self.script(name), self.folder / f"{name}.log"):
+            path.unlink(missing_ok=True)
+        hooks = self.folder / f"{name}.hooks"
+        if hooks.is_dir():
+            for path in hooks.iterdir():
+                path.unlink()
+            hooks.rmdir()
+
+    def note_done(self, name: str, what: Done) -> None:
+        """Remember that the hooks or the transfers before or after an attempt are through."""
+        self._append(name, what, 1)
+
+    def done(self, name: str, what: Done) -> bool:
+        """Whether they are."""
+        return self._last(name, what) is not None
+
+    def sync(self, name: str) -> None:
+        """Make what was written of an attempt durable. After the first of many the others find the disk done with it."""
+        descriptor = os.open(f"{self._root}/{name}.log", os.O_WRONLY)
+        try:
+            os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def _append(self, name: str, kind: Kind, value: Any, flags: int = 0) -> None:
+        """A line begins with a line break, so that one that a full disk cut short spoils no other."""
+        data = b"\n" + _BEGINS[kind] + json.dumps(value).encode() + b"}\n"
+        descriptor = os.open(f"{self._root}/{name}.log", os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | flags, 0o600)
+        try:
+            while data:
+                data = data[os.write(descriptor, data) :]
+        finally:
+            os.close(descriptor)
+
+    def _last(self, name: str, kind: Kind) -> Any:
+        try:
+            with open(f"{self._root}/{name}.log", "rb") as file:
+                lines = file.read().split(b"\n")
+        except FileNotFoundError:
+            return None
+        for line in reversed(lines):
+            if line.startswith(_BEGINS[kind]):
+                try:
+                    return json.loads(line)[kind]
+                except ValueError:
+                    # Cut short: it counts as not written.
+                    continue
+        return None
 
 
 def key_of(name: str) -> tuple[int, int]:
@@ -108,27 +180,13 @@ def name_of(key: tuple[int, int]) -> str:
 
 def write_durably(path: Path, value: dict[str, Any]) -> None:
     """Write JSON so that after a crash of the machine the file is whole or as before; raises OSError."""
-    _write(path, value, durable=True)
-
-
-def _write(path: Path, value: dict[str, Any], durable: bool) -> None:
     fresh = path.with_suffix(".new")
     with open(fresh, "w", encoding="utf-8") as file:
         json.dump(value, file)
-        if durable:
-            file.flush()
-            os.fsync(file.fileno())
+        file.flush()
+        os.fsync(file.fileno())
     os.replace(fresh, path)
-    if durable:
-        _sync_folder(path.parent)
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        found: dict[str, Any] = json.loads(path.read_text())
-    except FileNotFoundError:
-        return None
-    return found
+    _sync_folder(path.parent)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -7,6 +7,7 @@ forking is safe.
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import os
 import selectors
@@ -16,6 +17,7 @@ import sys
 import time
 import traceback
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -159,8 +161,17 @@ class Keeper:
         """Fork every task; `advance` hears what becomes of them."""
         mems = recipe.get("mems", [])
         group = self.groups.create(
-            name, recipe["memory_mib"], recipe["cpus"], recipe["denied"], mems, recipe.get("pids_max", 0)
+            name,
+            recipe["memory_mib"],
+            recipe["cpus"],
+            recipe["denied"],
+            mems,
+            recipe.get("pids_max", 0),
+            recipe.get("dmem"),
         )
+        held = recipe.get("vram_otherwise" if "dmem" in recipe and "dmem" not in group.enforced else "vram")
+        if held:
+            group.enforced.append(held)
         if "cpuset" not in group.enforced and recipe["cpus"]:
             group.enforced.append("affinity")
             if mems:
@@ -285,6 +296,7 @@ class Keeper:
     def settle(self) -> None:
         """Attempts whose tasks have ended end when all that they left behind is gone."""
         now = time.monotonic()
+        before = set(self.unwritten)
         for one in [one for one in self.running.values() if one.over]:
             if one.settle_at is not None and now < one.settle_at:
                 continue
@@ -302,6 +314,7 @@ class Keeper:
             one.kill(signal.SIGKILL)
             one.settle_at = now + one.settle_wait
             one.settle_wait = min(one.settle_wait * 2, 0.5)
+        self.write_ends([name for name in self.unwritten if name not in before])
 
     def finish(self, one: Running) -> None:
         """Nothing of it runs any more: write the end down, tell the agent."""
@@ -322,19 +335,29 @@ class Keeper:
         if not one.group.remove():
             self.left_groups.append(one.group)
         del self.running[one.name]
-        self.write_end(one.name, one.end())
+        self.unwritten[one.name] = one.end()
 
-    def write_end(self, name: str, end: dict[str, Any]) -> None:
-        """Make an end durable, now or when the disk has room again, and tell the agent then."""
-        try:
-            self.journal.end(name, end)
-        except OSError as wrong:
-            print(f"job {name}: cannot write its end down, trying again: {wrong}", file=sys.stderr)
-            self.unwritten[name] = end
-            self.retry_at = time.monotonic() + RETRY_S
-            return
-        self.unwritten.pop(name, None)
-        self.line.tell({"event": "ended", "name": name})
+    def write_ends(self, names: list[str]) -> None:
+        """Make ends durable, now or when the disk has room again, and tell the agent then.
+
+        All are written before the first is synced, so that they share the disk's commit."""
+        written = self._each(names, lambda name: self.journal.note_end(name, self.unwritten[name]))
+        for name in self._each(written, self.journal.sync):
+            del self.unwritten[name]
+            self.line.tell({"event": "ended", "name": name})
+
+    def _each(self, names: list[str], work: Callable[[str], None]) -> list[str]:
+        """Do something for the end of each; returns those whose disk took it."""
+        done = []
+        for name in names:
+            try:
+                work(name)
+            except OSError as wrong:
+                print(f"job {name}: cannot write its end down, trying again: {wrong}", file=sys.stderr)
+                self.retry_at = time.monotonic() + RETRY_S
+            else:
+                done.append(name)
+        return done
 
     def try_again(self) -> None:
         """Ends that could not be written, groups that could not be removed."""
@@ -342,8 +365,7 @@ class Keeper:
         if not (self.unwritten or self.left_groups) or now < self.retry_at:
             return
         self.retry_at = now + RETRY_S
-        for name, end in list(self.unwritten.items()):
-            self.write_end(name, end)
+        self.write_ends(list(self.unwritten))
         self.left_groups = [group for group in self.left_groups if not group.remove()]
 
     def adopt(self) -> None:
@@ -394,7 +416,10 @@ def main(folder: str) -> None:
     except BlockingIOError:
         return
     adopt_orphans()
-    Keeper(Path(folder)).run()
+    keeper = Keeper(Path(folder))
+    # What is here now stays: the collector of a forked child need not touch, and so copy, its pages.
+    gc.freeze()
+    keeper.run()
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ _SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}
 _MPOL_BIND = 2
 _MASK_BITS = 64
 _MOST = 2**63 - 1
+_SIGNALS = tuple(int(number) for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 
 
 class LaunchError(Exception):
@@ -157,7 +158,7 @@ def _join(joins: list[str]) -> None:
 
 def _reset_signals() -> None:
     signal.set_wakeup_fd(-1)
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+    for number in _SIGNALS:
         if signal.getsignal(number) not in (signal.SIG_DFL, None):
             signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])

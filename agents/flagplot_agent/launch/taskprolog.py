@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 
 
 def apply_lines(environment: dict[str, str], output: str) -> tuple[dict[str, str], list[str]]:
@@ -28,6 +27,9 @@ def apply_lines(environment: dict[str, str], output: str) -> tuple[dict[str, str
 
 def run_task_prolog(program: str, limit_s: int, environment: dict[str, str]) -> tuple[dict[str, str], str]:
     """(the task's environment, empty or why the task must not start). Prints to standard output."""
+    # Not above: it brings `threading`, whose work after a fork would take longer than all else of a start.
+    import subprocess
+
     what = f"the task prolog {program}"
     try:
         done = subprocess.run(

@@ -114,11 +114,15 @@ class Steps:
         inventory, config = self._agent.sampler.inventory, self._agent.config
         recipe = step_recipe(
             call, inventory, account_of(call.launch), sorted(os.sched_getaffinity(0)), used, joins,
-            lambda environment: add_site(environment, config), int(time.time()),
+            lambda environment: self._add(environment, call), int(time.time()),
         )  # fmt: skip
         scripts = self._agent.attempts.scripts((call.number, call.attempt))
         contain_step(recipe, call, inventory, config.settings.containers.engines, scripts)
         return recipe
+
+    def _add(self, environment: dict[str, str], call: ConnectStep) -> None:
+        add_site(environment, self._agent.config)
+        environment |= self._agent.mps.environment(self._agent.attempts.start_of((call.number, call.attempt))["recipe"])
 
     async def _start(self, recipe: dict[str, Any], client: socket.socket) -> Running:
         plan = os.memfd_create("step", os.MFD_CLOEXEC)

@@ -42,6 +42,8 @@ class Nvml:
             self.lib.nvmlInit()
         except self.lib.NVMLError as wrong:
             raise NoNvml(init_failure(self.lib, wrong)) from wrong
+        names = ("ComputeRunningProcesses", "GraphicsRunningProcesses", "MPSComputeRunningProcesses_v3")
+        self._listers = [one for name in names if (one := getattr(self.lib, f"nvmlDeviceGet{name}", None)) is not None]
         self.cards = CardWatch(self.lib, self.ask)
         self.driver = text_of(self.ask(self.lib.nvmlSystemGetDriverVersion) or "")
 
@@ -158,7 +160,7 @@ class Nvml:
 
     def _processes(self, handle: Any, jobs: dict[int, int]) -> tuple[GpuProcess, ...]:
         found: dict[int, int | None] = {}
-        for lister in (self.lib.nvmlDeviceGetComputeRunningProcesses, self.lib.nvmlDeviceGetGraphicsRunningProcesses):
+        for lister in self._listers:
             for process in self.ask(lambda lister=lister: lister(handle)) or ():  # type: ignore[misc]
                 used = process.usedGpuMemory
                 mib = used // 2**20 if used is not None else None

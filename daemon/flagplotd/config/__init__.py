@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from msgspec import Struct
 from flagplot_wire.errors import Refused
 from flagplot_wire.hostlist import expand_hosts
 from flagplot_wire.node import Partition
+from flagplot_wire.node_policy import NODE_POLICIES, check_node_policy
 from flagplot_wire.policy import Record
 from flagplotd.config.notices import NoticeSettings, read_notices
 from flagplotd.config.records import read_partitions, read_records
@@ -26,6 +28,7 @@ class Config(Struct, frozen=True):
 
     `names_partitions` is False where the file has none, so that `partitions` is only what a new cluster begins with.
     `templates` is the folder of the site's job scripts to start from (None: there is none).
+    `agents` are policies of nodes by name, in the words of `node_policy`.
     """
 
     settings: Settings = Settings()
@@ -43,6 +46,7 @@ class Config(Struct, frozen=True):
     names_partitions: bool = False
     notices: NoticeSettings = NoticeSettings()
     templates: Path | None = None
+    agents: dict[str, str] = {}
 
 
 _SETTINGS = (
@@ -75,6 +79,7 @@ _CHOICES = {
 _PARTITION = ("name", *(key.replace("-", "_") for key in KEYS["partition"]), "up", "priority_tier")
 _TOP = (
     "cluster",
+    "agents",
     "controller",
     "partition",
     "node",
@@ -149,6 +154,7 @@ def _config(tables: Tables, data: dict[str, Any]) -> Config:
         names_partitions=bool(partitions),
         notices=read_notices(tables, data),
         templates=_folder(tables, controller, "templates"),
+        agents=_agents(tables, data),
     )
 
 
@@ -179,6 +185,11 @@ def _settings(tables: Tables, data: dict[str, Any], where: str, keys: tuple[str,
     if found.get("usage_every_s") == 0:
         raise tables.bad(f"{where}.usage_every_s", "must be 1 or more")
     return found
+
+
+def _agents(tables: Tables, data: dict[str, Any]) -> dict[str, str]:
+    table = tables.table(data, "agents", NODE_POLICIES)
+    return {key: tables.parsed("agents", table, key, partial(check_node_policy, key), "") for key in table}
 
 
 def _nodes(tables: Tables, data: dict[str, Any]) -> tuple[str, ...]:

@@ -44,6 +44,8 @@ class AgentSettings(Struct, frozen=True):
     heartbeat_s: int = 5
     sample_s: int = 2
     kill_wait_s: int = 30
+    policies: dict[str, str] = {}
+    """By the names of `node_policy`."""
 
 
 class Link:
@@ -60,13 +62,22 @@ class Link:
         self.streams_key = secrets.token_hex(16)
         self.streams: NodeStreams | None = None
         self.calls: dict[int, asyncio.Future[agentlink.FilePiece]] = {}
+        self._unsent = bytearray()
 
     def send(self, body: Struct) -> None:
-        """Send one frame."""
-        self.stream.write(encode(body))
+        """Send one frame, together with all others of this turn of the loop."""
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._unsent += encode(body)
+
+    def _flush(self) -> None:
+        if self._unsent:
+            self.stream.write(bytes(self._unsent))
+            self._unsent.clear()
 
     def close(self) -> None:
         """End the connection and what waits for it."""
+        self._flush()
         self.stream.close()
         if self.streams is not None:
             self.streams.close()
@@ -180,7 +191,14 @@ class Agents:
     def _welcome(self, refused: str = "", streams_key: str = "") -> agentlink.AgentWelcome:
         own = self._settings
         return agentlink.AgentWelcome(
-            self._loop.state.epoch, own.cluster, own.heartbeat_s, own.sample_s, own.kill_wait_s, refused, streams_key
+            self._loop.state.epoch,
+            own.cluster,
+            own.heartbeat_s,
+            own.sample_s,
+            own.kill_wait_s,
+            refused,
+            streams_key,
+            **own.policies,
         )
 
     async def _accept(self, stream: Stream, hello: agentlink.AgentHello) -> Link:

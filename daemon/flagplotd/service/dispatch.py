@@ -37,13 +37,19 @@ class Payloads:
             self._kept.move_to_end(number)
             return found[0]
         payload = await self._loop.store.read(lambda path: queries.payload(path, number))
-        if payload is not None and number not in self._kept:
-            size = len(payload.script) + sum(len(key) + len(value) for key, value in payload.environment.items())
-            self._kept[number] = (payload, size)
-            self._bytes += size
-            while self._bytes > CACHE_BYTES and len(self._kept) > 1:
-                self._bytes -= self._kept.popitem(last=False)[1][1]
+        if payload is not None:
+            self.keep(number, payload)
         return payload
+
+    def keep(self, number: JobNumber, payload: Payload) -> None:
+        """Remember what is in the store already, as long as there is room."""
+        if number in self._kept:
+            return
+        size = len(payload.script) + sum(len(key) + len(value) for key, value in payload.environment.items())
+        self._kept[number] = (payload, size)
+        self._bytes += size
+        while self._bytes > CACHE_BYTES and len(self._kept) > 1:
+            self._bytes -= self._kept.popitem(last=False)[1][1]
 
 
 class Dispatch:

@@ -14,7 +14,7 @@ from flagplot_wire.text import clean
 
 KEPT = 50_000
 """Attempts remembered; the oldest are forgotten."""
-MAX_WORDS = 16
+MAX_WORDS, MAX_WORD = 16, 60
 MAX_NOTE = 300
 
 
@@ -36,7 +36,7 @@ class Told:
         for nodes in ways.values():
             nodes.pop(node, None)
         notes = tuple(clean(note)[:MAX_NOTE] for note in body.notes[:MAX_WORDS])
-        ways.setdefault((tuple(clean(word)[:40] for word in body.enforced[:MAX_WORDS]), notes), {})[node] = None
+        ways.setdefault((tuple(clean(word)[:MAX_WORD] for word in body.enforced[:MAX_WORDS]), notes), {})[node] = None
         while len(self._confined) > KEPT:
             self._confined.popitem(last=False)
         while len(self._paths) > KEPT:

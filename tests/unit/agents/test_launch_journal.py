@@ -32,12 +32,17 @@ def test_an_attempt_is_written_before_it_can_run(journal: Journal) -> None:
     assert journal.names() == ["9.1", "41.2"]
 
 
-def test_what_a_full_disk_left_does_not_count(journal: Journal) -> None:
-    journal.path("1.1").mkdir()
-    (journal.path("1.1") / "script").write_text("half")
+def test_what_a_full_disk_left_does_not_count(journal: Journal, tmp_path: Path) -> None:
+    journal.script("1.1").write_text("half")
+    (tmp_path / "1.1.log").write_text('\n{"start": {"reci')
     assert journal.names() == []
     journal.begin("1.1", {}, "whole", os.getuid())
-    assert (journal.path("1.1") / "script").read_text() == "whole"
+    assert journal.script("1.1").read_text() == "whole" and journal.names() == ["1.1"]
+    with (tmp_path / "1.1.log").open("a") as file:
+        file.write('\n{"end": {"cause": "exi')
+    assert journal.end_of("1.1") is None
+    journal.end("1.1", {"cause": "oom"})
+    assert journal.end_of("1.1") == {"cause": "oom"}
 
 
 def test_notes_ends_and_acknowledgements(journal: Journal) -> None:
@@ -51,8 +56,11 @@ def test_notes_ends_and_acknowledgements(journal: Journal) -> None:
     journal.acknowledge("1.1")
     journal.acknowledge("2.2")
     assert journal.acknowledged("1.1")
+    journal.note_done("1.1", "prologued")
+    assert journal.done("1.1", "prologued") and not journal.done("1.1", "epilogued")
+    (journal.hooks("1.1") / "prolog.log").touch()
     journal.remove("1.1")
-    assert journal.names() == []
+    assert journal.names() == [] and not list(journal.folder.iterdir())
 
 
 def test_all_processes_of_an_attempt_are_found() -> None:
@@ -86,6 +94,13 @@ def test_pieces_of_a_file(tmp_path: Path) -> None:
     for other in (tmp_path / "pipe", tmp_path, Path("/dev/zero")):
         with pytest.raises(OSError, match="regular file"):
             read_piece(str(other), 0, 10)
+
+
+def test_nothing_of_the_keeper_works_after_each_fork() -> None:
+    """`threading` does, longer than the fork itself takes."""
+    code = "import sys, flagplot_agent.launch.keeper; print([m for m in ('threading', 'random', 'asyncio') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 def test_the_keeper_starts_fast_is_small_and_alone(tmp_path: Path) -> None:

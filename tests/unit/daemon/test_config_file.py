@@ -51,6 +51,13 @@ def test_without_a_file(tmp_path: Path) -> None:
     assert (config.host, config.port, config.nodes) == ("127.0.0.1", 0, ())
 
 
+def test_policies_of_nodes(tmp_path: Path) -> None:
+    text = "[agents]\nvram_guard = 'kill-after=30'\nidle_gpus = 'warn-after=600'\nhealth_resume = 'auto'\n"
+    assert written(tmp_path, text).agents == {
+        "vram_guard": "kill-after=30", "idle_gpus": "warn-after=600", "health_resume": "auto",
+    }  # fmt: skip
+
+
 def test_every_table(tmp_path: Path) -> None:
     config = written(tmp_path, FULL)
     assert (config.settings.cluster, config.port, config.heartbeat_s) == ("hopper", 7_411, 3)
@@ -68,6 +75,10 @@ def test_every_table(tmp_path: Path) -> None:
     [
         ("[controller]\nprot = 1\n", ["controller.prot", "did you mean 'port'"]),
         ("colour = 1\n", ["unknown key 'colour'", "cluster"]),
+        ("[agents]\nvram_guard = 'kill'\n", ["agents.vram_guard", "unknown policy 'kill'", "kill-youngest"]),
+        ("[agents]\nidle_gpus = 'end-after=0'\n", ["agents.idle_gpus", "unknown policy"]),
+        ("[agents]\nhealth_resume = true\n", ["agents.health_resume", "text in quotes"]),
+        ("[agents]\nvram = 'warn'\n", ["agents.vram", "unknown key"]),
         ("[controller]\nport = 99999\n", ["controller.port", "65536"]),
         ("[controller]\nport = 'x'\n", ["controller.port", "whole number"]),
         ("[controller]\nlease_s = true\n", ["controller.lease_s", "whole number"]),

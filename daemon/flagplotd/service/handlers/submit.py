@@ -40,7 +40,10 @@ async def handle(asking: Asking, request: Submit) -> Submitted | Acted:
         await server.loop.settled()
         return Submitted(JobNumber(0), forecast=await forecast(asking, request.spec))
     never = never_fits(server, _with_partition(asking, request.spec))
-    return await server.loop.reply(SubmitJob(asking.who, request.spec, request.key, never), payload)
+    reply = await server.loop.reply(SubmitJob(asking.who, request.spec, request.key, never), payload)
+    if isinstance(reply, Submitted) and not reply.again:
+        server.dispatch.payloads.keep(reply.number, payload)
+    return reply
 
 
 def _no_nul(request: Submit) -> None:
