@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from flagplotd.sched.kernel.counted import count_node, covered, groups_of
 from flagplotd.sched.kernel.fit import INNER, OPTIONS, cpus_of, holds, memory_of, pick
 from flagplotd.sched.kernel.gang import choose
 from flagplotd.sched.kernel.layout import (
@@ -16,6 +17,7 @@ from flagplotd.sched.kernel.layout import (
     AT_MEM,
     AT_PART,
     BEHIND,
+    COUNTS,
     DOWN,
     IMPOSSIBLE,
     LEVELS,
@@ -94,11 +96,14 @@ def seats_now(shape, now, nodes, g_free, events, e_gpu, licenses, room, room_gpu
 
 
 @njit(**INNER)
-def able(shape, masks, nodes, cards, run):
-    """0: enough nodes could hold a part if they were empty; 1: only if all were up and sound; 2: not even then."""
+def able(shape, mask, masks, nodes, cards, run):
+    """0: enough nodes of a choice could hold a part if they were empty; 1: only if all were up and sound; 2: not even
+    then."""
+    if shape.groups > 0:
+        return _able_counted(shape, mask, masks, nodes, cards, run)
     there, up = 0, 0
     for block in range(masks.shape[1]):
-        word = masks[shape.mask, block]
+        word = masks[mask, block]
         row = block << 6
         while word != 0:
             if word & 1 and _could(shape, nodes[row], cards[row], run, False):
@@ -109,6 +114,23 @@ def able(shape, masks, nodes, cards, run):
             word >>= 1
             row += 1
     return 1 if there >= shape.least else 2
+
+
+@njit(**INNER)
+def _able_counted(shape, mask, masks, nodes, cards, run):
+    there, up = 0, 0
+    all_there, all_up = np.zeros(1 << shape.groups, np.int64), np.zeros(1 << shape.groups, np.int64)
+    for row in range(masks.shape[1] << 6):
+        if masks[mask, row >> 6] >> np.uint64(row & 63) & ONE and _could(shape, nodes[row], cards[row], run, False):
+            bits = groups_of(shape, mask, masks, row)
+            there += 1
+            count_node(bits, all_there, 1)
+            if nodes[row].up and _could(shape, nodes[row], cards[row], run, True):
+                up += 1
+                count_node(bits, all_up, 1)
+    if up >= shape.least and covered(shape, shape.quota, all_up, shape.most):
+        return 0
+    return 1 if there >= shape.least and covered(shape, shape.quota, all_there, shape.most) else 2
 
 
 @njit(**INNER)
@@ -200,7 +222,6 @@ def begin(now, shape, made, masks, free, nodes, g_free, cards, c_numa, events, e
         return 0, TIMES
     if not seats_now(shape, now, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run):
         return 0, LICENSE
-    count = 0
     if shape.most == 1:
         row = best_node(
             shape, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run, info
@@ -208,29 +229,18 @@ def begin(now, shape, made, masks, free, nodes, g_free, cards, c_numa, events, e
         if row >= 0:
             chosen[0] = row
             return 1, 0
-    else:
-        count = scan(
-            shape,
-            now,
-            masks,
-            free,
-            nodes,
-            g_free,
-            cards,
-            c_numa,
-            events,
-            e_gpu,
-            levels,
-            room,
-            room_gpu,
-            run,
-            found,
-            info,
-        )
+        return 0, _why(shape, shape.mask, 0, made, info, masks, nodes, cards, run)
+    why = IMPOSSIBLE
+    for choice in range(shape.others + 1):
+        mask = shape.mask + choice * (1 + shape.groups)
+        count = scan(shape, mask, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run,
+                     found, info)  # fmt: skip
         if count >= shape.least:
-            taken = choose(shape, shape.most, found, count, nodes, switches, tally, chosen)
-            return (taken, 0) if taken >= shape.least else (0, SWITCHES)
-    return 0, _why(shape, count, made, info, masks, nodes, cards, run)
+            taken = choose(shape, mask, shape.most, masks, found, count, nodes, switches, tally, chosen)
+            if taken >= shape.least:
+                return taken, 0
+        why = _mildest(why, _why(shape, mask, count, made, info, masks, nodes, cards, run))
+    return 0, why
 
 
 @njit(**OPTIONS)
@@ -268,7 +278,8 @@ def cycle(now, reservations, jobs, shapes, masks, free, nodes, g_free, cards, c_
         answer.bits, answer.scope = (LIMIT if scope >= 0 else 0) | failed[kind], scope
         if made >= reservations or scope >= 0 or failed[kind] & (DOWN | IMPOSSIBLE):
             continue
-        if tail[0] + 2 * (shape.least + shape.licenses) > events.shape[0]:
+        widest = shape.most if shape.groups > 0 else shape.least
+        if tail[0] + 2 * (widest + shape.licenses) > events.shape[0]:
             continue
         made += 1
         time, taken = when_and_where(shape, now, masks, nodes, g_free, cards, events, e_gpu, when, first, switches, levels,
@@ -281,12 +292,27 @@ def cycle(now, reservations, jobs, shapes, masks, free, nodes, g_free, cards, c_
 
 
 @njit(**INNER)
-def _why(shape, count, made, info, masks, nodes, cards, run):
-    """Why too few nodes fit, where `info` of them are promised or reserved. Before anything is promised, what stands
-    in the way can only be a reservation."""
-    if count + info[0] + info[1] >= shape.least:
+def _mildest(one, other):
+    """Why neither of two choices starts: one that may yet counts more than one that cannot."""
+    for never in (IMPOSSIBLE, DOWN):
+        if one & never:
+            return other
+        if other & never:
+            return one
+    return one | other
+
+
+@njit(**INNER)
+def _why(shape, mask, count, made, info, masks, nodes, cards, run):
+    """Why a job does not start on a choice of nodes, of which `count` fit and `info` more are promised or reserved. Before
+    anything is promised, what stands in the way can only be a reservation."""
+    state = able(shape, mask, masks, nodes, cards, run) if shape.groups > 0 else 0
+    if state == 0 and count >= shape.least:
+        return COUNTS if shape.groups > 0 else SWITCHES
+    if state == 0 and count + info[0] + info[1] >= shape.least:
         return (BEHIND if info[0] > 0 and made > 0 else 0) | (RESERVED if info[1] > 0 or made == 0 else 0)
-    state = able(shape, masks, nodes, cards, run)
+    if shape.groups == 0:
+        state = able(shape, mask, masks, nodes, cards, run)
     if state == 2:
         return IMPOSSIBLE
     return DOWN if state == 1 else RESOURCES | (RESERVED if info[1] > 0 else 0)
