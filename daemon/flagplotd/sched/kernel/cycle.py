@@ -216,7 +216,7 @@ def promise(job, time, now, shape, taken, nodes, g_free, cards, c_numa, events, 
 
 @njit(**INNER)
 def begin(now, shape, made, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run, found,
-          tally, chosen, info, switches, licenses):  # fmt: skip
+          tally, chosen, info, switches, typical, licenses):  # fmt: skip
     """The nodes of a job that can start now into `chosen`: (how many, 0) or (0, why none can)."""
     if now < shape.opens or now + shape.limit > shape.closes:
         return 0, TIMES
@@ -224,7 +224,22 @@ def begin(now, shape, made, masks, free, nodes, g_free, cards, c_numa, events, e
         return 0, LICENSE
     if shape.most == 1:
         row = best_node(
-            shape, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run, info
+            shape,
+            now,
+            masks,
+            free,
+            nodes,
+            g_free,
+            cards,
+            c_numa,
+            events,
+            e_gpu,
+            levels,
+            room,
+            room_gpu,
+            run,
+            info,
+            typical,
         )
         if row >= 0:
             chosen[0] = row
@@ -245,7 +260,7 @@ def begin(now, shape, made, masks, free, nodes, g_free, cards, c_numa, events, e
 
 @njit(**OPTIONS)
 def cycle(now, reservations, jobs, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, tail, when, first,
-          c_first, c_scope, used, most, switches, licenses, failed, room, room_gpu, run, gpus, levels, times, found, tally,
+          c_first, c_scope, used, most, switches, typical, licenses, failed, room, room_gpu, run, gpus, levels, times, found, tally,
           chosen, info, out, out_gpu, answers):  # fmt: skip
     """Plan all jobs, given in their order; returns the rows of `out` written. `failed` is, by shape, 0 or why none starts
     any more in this pass."""
@@ -262,7 +277,7 @@ def cycle(now, reservations, jobs, shapes, masks, free, nodes, g_free, cards, c_
                 failed[kind] = RESOURCES
                 break
             taken, why = begin(now, shape, made, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room,
-                               room_gpu, run, found, tally, chosen, info, switches, licenses)  # fmt: skip
+                               room_gpu, run, found, tally, chosen, info, switches, typical, licenses)  # fmt: skip
             if taken == 0:
                 failed[kind] = why
                 break

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from flagplotd.sched.kernel.fit import INNER, best_share, cpus_of, fits, near_enough, pick, share_of
+from flagplotd.sched.kernel.fit import INNER, fits, near_enough, pick
 from flagplotd.sched.kernel.gang import choose
 from flagplotd.sched.kernel.layout import (
     AT_CPU,
@@ -18,11 +18,12 @@ from flagplotd.sched.kernel.layout import (
     NEVER,
     PART_LEVELS,
 )
+from flagplotd.sched.kernel.price import alike, price
 from flagplotd.sched.kernel.timeline import earliest_on, log2, window
 
 ONE = np.uint64(1)
-ENOUGH = 32
-"""Nodes of one tier that are compared for the best fit."""
+ENOUGH, PRICED = 8, 32
+"""Nodes of one tier that are looked at, and nodes that are priced, for one job."""
 TRIES = 64
 """Moments tried for a gang whose nodes must hang together before it is left without a planned start."""
 
@@ -45,20 +46,6 @@ def fits_now(shape, row, now, nodes, g_free, cards, c_numa, events, e_gpu, room,
         if not near_enough(shape, run, cards[row], c_numa[row]):
             return 0
     return 1
-
-
-@njit(**INNER)
-def score_of(shape, row, nodes, g_free, cards):
-    """Less is better: the tightest fit, so that whole GPUs and whole nodes stay together."""
-    node = nodes[row]
-    left = node.cpu - cpus_of(shape, node)
-    if shape.shards > 0 or shape.vram > 0:
-        gpu = best_share(shape, g_free[row], cards[row])
-        rest = 0
-        if gpu >= 0:
-            rest = g_free[row, gpu] - share_of(shape, cards[row, gpu].of, cards[row, gpu].vram)
-        return (rest << 40) + (node.whole << 24) + left
-    return ((node.whole - shape.gpus) << 24) + left
 
 
 @njit(**INNER)
@@ -89,9 +76,11 @@ def scan(
 
 
 @njit(**INNER)
-def best_node(shape, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run, info):
-    """The node on which a job on one node starts now (-1: none): of the lightest, the tightest of the first `ENOUGH` in
-    the first tier that has any. Tiers go from nodes with little free to those with much, by shared GPUs, then by whole ones."""
+def best_node(shape, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run, info,
+              typical):  # fmt: skip
+    """The node on which a job on one node starts now (-1: none): of the lightest, the one of the least price, of equal ones
+    the first. Looked at are the first `ENOUGH` of each tier until `PRICED` had different prices; tiers go from nodes with
+    little free to those with much, by shared GPUs, then by whole ones."""
     info[0], info[1] = 0, 0
     levels_of(shape, levels)
     share = shape.shards > 0 or shape.vram > 0
@@ -102,7 +91,7 @@ def best_node(shape, now, masks, free, nodes, g_free, cards, c_numa, events, e_g
     weight = 0
     while weight < NEVER:
         row, weight = _lightest(shape, weight, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room,
-                                room_gpu, run, info)  # fmt: skip
+                                room_gpu, run, info, typical)  # fmt: skip
         if row >= 0:
             return row
     return -1
@@ -110,14 +99,13 @@ def best_node(shape, now, masks, free, nodes, g_free, cards, c_numa, events, e_g
 
 @njit(**INNER)
 def _lightest(shape, weight, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run,
-              info):  # fmt: skip
+              info, typical):  # fmt: skip
     """As `best_node`, of the nodes of one weight (-1: none), and the next weight that might have one (NEVER: there is
     no other)."""
-    share, following = shape.shards > 0 or shape.vram > 0, NEVER
-    tier = levels[2] if share else levels[0]
-    while tier >= 0:
-        best, best_score, seen = -1, NEVER, 0
-        above = _above(tier)
+    best, least, priced, following = -1, NEVER, 0, NEVER
+    tier = levels[2] if shape.shards > 0 or shape.vram > 0 else levels[0]
+    while tier >= 0 and priced < PRICED:
+        seen, last, above = 0, -1, _above(tier)
         for block in range(masks.shape[1]):
             word = masks[shape.mask, block] & free[tier, block] & free[levels[1], block] & free[levels[3], block]
             if above >= 0:
@@ -125,28 +113,33 @@ def _lightest(shape, weight, now, masks, free, nodes, g_free, cards, c_numa, eve
             row = block << 6
             while word != 0 and seen < ENOUGH:
                 if word & ONE and nodes[row].cpu >= shape.cpu:
+                    answer = 0
                     if nodes[row].weight > weight:
                         following = min(following, nodes[row].weight)
                     elif nodes[row].weight == weight:
                         answer = fits_now(
                             shape, row, now, nodes, g_free, cards, c_numa, events, e_gpu, room, room_gpu, run
                         )
-                        if answer >= 2:
-                            info[answer - 2] += 1
-                        elif answer == 1:
-                            seen += 1
-                            score = score_of(shape, row, nodes, g_free, cards)
-                            if score < best_score:
-                                best, best_score = row, score
+                    if answer >= 2:
+                        info[answer - 2] += 1
+                    elif answer == 1:
+                        seen += 1
+                        if last < 0 or not alike(typical, row, last, masks, nodes, g_free, cards):
+                            priced += 1
+                            last = row
+                            there = room_gpu if nodes[row].takes > 0 else g_free[row]
+                            cost = price(
+                                typical, shape, row, masks, nodes[row], g_free[row], there, cards[row], c_numa[row], run
+                            )
+                            if cost < least:
+                                best, least = row, cost
                 word >>= ONE
                 row += 1
             if seen >= ENOUGH:
                 break
-        if best >= 0:
-            return best, following
         # Shares go on to whole GPUs when no shared one has room.
         tier = above if above >= 0 else (1 if tier >= AT_PART else -1)
-    return -1, following
+    return best, following
 
 
 @njit(**INNER)
