@@ -23,6 +23,7 @@ from flagplotd.sched.kernel import layout as at
 from flagplotd.sched.kernel.cycle import cycle, prepare
 from flagplotd.sched.kernel.gang import SWITCH
 from flagplotd.sched.kernel.timeline import link_all
+from flagplotd.sched.typical import typical_of
 
 GPUS, CPUS, MEMORY, NUMA, LEAF = 8, 128, 1_000_000, 2, 32
 NOW, ACCOUNTS, LICENSES, STARTS = 1_000_000, 1_000, 2, 65_536
@@ -84,6 +85,7 @@ class World:
 
     def _events(self, busy: Any) -> None:
         row, gpu = np.nonzero(busy)
+        self.busy = row
         reserved = np.arange(0, self.size.nodes, 20)
         ends, holds = len(row), 2 * len(reserved)
         room = STARTS + 64 * self.size.reservations
@@ -147,11 +149,17 @@ class World:
             NOW, self.size.reservations, False, jobs, np.zeros(self.size.reservations, at.HELD), np.zeros(0, ints),
             np.zeros((0, GPUS), np.int32), self.shapes, self.masks, free, self.nodes, self.g_free, self.cards,
             self.c_numa, self.events, self.e_gpu, self.tail, when, first, self.c_first, self.c_scope, self.used, self.most,
-            self.switches, count, failed, np.zeros(2, ints), np.zeros(GPUS, np.int32), run, np.zeros(GPUS, np.int32),
+            self.switches, self._typical()[0], count, failed, np.zeros(2, ints), np.zeros(GPUS, np.int32), run, np.zeros(GPUS, np.int32),
             np.zeros(4, ints), np.zeros(most, ints), np.zeros(count, ints), np.zeros(len(self.switches) + 2 * count, ints),
             np.zeros(count, ints), np.zeros(2, ints), out, out_gpu, answers,
         )  # fmt: skip
         return time.process_time() - began, answers, rows
+
+    def _typical(self) -> Any:
+        held = len(self.busy)
+        starts = np.bincount(self.jobs["shape"], minlength=len(self.shapes))
+        running = (self.events["cpu"][:held], self.e_gpu[:held], self.busy)
+        return typical_of(self.shapes, starts, self.masks, self.nodes[: self.size.nodes], self.cards, running)
 
     def floor(self) -> float:
         """Seconds of one sort of the queue and one sweep over the arrays of the nodes."""

@@ -129,8 +129,8 @@ def test_exit_codes() -> None:
 def test_configuration_keys() -> None:
     page = text("flagplotd.toml.5")
     keys = {*Settings.__struct_fields__, *Policy.__struct_fields__, *config._CONTROLLER, *config._PARTITION} - {
-        "cluster"
-    }
+        "cluster", "node_weights"
+    }  # fmt: skip
     assert [key for key in sorted(keys) if not stands(key, page)] == []
     keys = {*config._LIMITS, *config._PREEMPTION, *NODE_POLICIES}
     for kind, table in KEYS.items():

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations
 
 from flagplot_wire.errors import Refused
 
@@ -74,6 +76,21 @@ Tree = Feature | Not | All | Either | OneOf | Counted | Split
 """`OneOf`, `Counted` and `Split` stand at the top or in a top `All` only, the last and the first at most once."""
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a constraint asks of a job's nodes: they all match the same one of `choices`, and of `groups` (what a node
+    must be, how many are that) each has its nodes. Where the groups are `apart`, a node counts in one of them only."""
+
+    choices: tuple[Tree, ...]
+    groups: tuple[tuple[Tree, int], ...] = ()
+    apart: bool = False
+
+    @property
+    def least(self) -> int:
+        """The nodes that suffice for the groups where no node counts in two."""
+        return sum(count for _, count in self.groups)
+
+
 def parse(text: str) -> Tree:
     """Read a constraint; blank text asks for nothing. Raises `Refused` that names the character (from 1)."""
     if len(text) > MAX_LENGTH:
@@ -137,6 +154,48 @@ def choices(tree: Tree) -> tuple[Tree, ...]:
         if isinstance(part, OneOf):
             return tuple(_all([*terms[:place], one, *terms[place + 1 :]]) for one in part.parts)
     return (tree,)
+
+
+@lru_cache(4_096)
+def asked(text: str, nodes: int) -> Asked:
+    """What a constraint asks of a job of at most `nodes` nodes. The only node of a job must be all that is counted. No
+    node is what cannot be read, which is refused where it comes in."""
+    try:
+        tree = parse(text)
+    except Refused:
+        return Asked((Either(()),))
+    if nodes == 1:
+        return Asked((_all([part.part if isinstance(part, Counted) else part for part in _flat(tree)]),))
+    return Asked(choices(tree), groups(tree), apart(tree))
+
+
+def suffices(wanted: Asked, nodes: Sequence[Collection[str]], most: int) -> bool:
+    """Whether of `nodes` (the features of each) at most `most` can be chosen that have the groups' counts."""
+    patterns = [sum(matches(part, one) << place for place, (part, _) in enumerate(wanted.groups)) for one in nodes]
+    counts = [count for _, count in wanted.groups]
+
+    def missing(*some: int) -> bool:
+        among = sum(1 << place for place in some)
+        return sum(pattern & among > 0 for pattern in patterns) < sum(counts[place] for place in some)
+
+    if wanted.apart:
+        sizes = range(1, len(counts) + 1)
+        return not any(missing(*some) for size in sizes for some in combinations(range(len(counts)), size))
+    if any(missing(place) for place in range(len(counts))):
+        return False
+    # Of more than two the gate takes no more than the job has nodes.
+    return len(counts) != 2 or sum(counts) - min(patterns.count(3), *counts) <= most
+
+
+def holds(wanted: Asked, nodes: Sequence[Collection[str]]) -> bool:
+    """Whether `nodes` (the features of each) are what a job may have."""
+    alike = any(all(matches(choice, one) for one in nodes) for choice in wanted.choices)
+    return alike and suffices(wanted, nodes, len(nodes))
+
+
+def _flat(tree: Tree) -> list[Tree]:
+    """The terms, with those of a split in its place."""
+    return [one for part in _terms(tree) for one in (part.parts if isinstance(part, Split) else (part,))]
 
 
 def _terms(tree: Tree) -> tuple[Tree, ...]:

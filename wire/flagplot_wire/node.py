@@ -106,7 +106,7 @@ class Node(Struct, frozen=True, omit_defaults=True, gc=False):
 
     `responding` is False while its agent is not connected (`since` tells from when); `ever_seen` is False for
     a node that is configured but never reported, whose `inventory` is None. `last_boot` is the boot id that
-    the controller last accepted.
+    the controller last accepted. Of the nodes that suffice jobs get those of the lowest `weight`.
     """
 
     name: str
@@ -116,6 +116,7 @@ class Node(Struct, frozen=True, omit_defaults=True, gc=False):
     drain: Drain | None = None
     down_reason: str = ""
     agent_version: str = ""
+    weight: int = 1
 
     @property
     def cpus(self) -> int:

@@ -197,6 +197,7 @@ def node_object(view: NodeView) -> dict[str, Any]:
         "jobs": [held.number for held in view.held],
         "features": list(inventory.features) if inventory else [],
         "switch": inventory.switch if inventory else "",
+        "weight": node.weight,
         "simulated": inventory.simulated if inventory else False,
         "boot_id": inventory.boot_id if inventory else "",
         "notes": list(inventory.notes) if inventory else [],

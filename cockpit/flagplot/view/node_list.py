@@ -148,6 +148,7 @@ def page(mirror: Mirror, fact: NodeFact, now: int) -> list[Row]:
     for label, text in (
         ("switch", inventory.switch),
         ("features", ", ".join(inventory.features)),
+        ("weight", f"{fact.node.weight}  (jobs get the lowest first)" if fact.node.weight != 1 else ""),
         ("address", inventory.address),
         ("system", f"{inventory.os} {inventory.kernel}".strip()),
         ("driver", inventory.driver),

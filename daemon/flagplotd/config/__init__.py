@@ -125,7 +125,8 @@ def _config(tables: Tables, data: dict[str, Any]) -> Config:
     controller = tables.table(data, "controller", _CONTROLLER)
     scheduler = tables.table(data, "scheduler", Policy.__struct_fields__)
     roles = tables.table(data, "roles", ("admins", "operators"))
-    partitions, nodes = read_partitions(tables, data), _nodes(tables, data)
+    partitions, weights = read_partitions(tables, data), _nodes(tables, data)
+    nodes = tuple(weights)
     numbers: dict[str, Any] = {
         key: tables.integer("controller", controller, key) for key in _SETTINGS if key in controller
     }
@@ -134,6 +135,7 @@ def _config(tables: Tables, data: dict[str, Any]) -> Config:
         switches=read_switches(tables, data, nodes),
         racks=read_racks(tables, data),
         licenses=read_licenses(tables, data),
+        node_weights=tuple((name, weight) for name, weight in weights.items() if weight != 1),
         **numbers,
         **_settings(tables, data, "limits", _LIMITS),
         **_settings(tables, data, "preemption", _PREEMPTION),
@@ -192,12 +194,16 @@ def _agents(tables: Tables, data: dict[str, Any]) -> dict[str, str]:
     return {key: tables.parsed("agents", table, key, partial(check_node_policy, key), "") for key in table}
 
 
-def _nodes(tables: Tables, data: dict[str, Any]) -> tuple[str, ...]:
-    names: list[str] = []
+def _nodes(tables: Tables, data: dict[str, Any]) -> dict[str, int]:
+    """The weight of each node; a later entry that names one again and gives a weight decides."""
+    weights: dict[str, int] = {}
     for entry in tables.entries(data, "node"):
-        tables.known("node", entry, ("names",))
-        names += tables.parsed("node", entry, "names", expand_hosts, [])
-    return tuple(dict.fromkeys(names))
+        tables.known("node", entry, ("names", "weight"))
+        weight = tables.weight("node", entry, "weight") if "weight" in entry else None
+        names: list[str] = tables.parsed("node", entry, "names", expand_hosts, [])
+        for name in names:
+            weights[name] = weights.get(name, 1) if weight is None else weight
+    return weights
 
 
 def _folder(tables: Tables, table: dict[str, Any], key: str) -> Path | None:

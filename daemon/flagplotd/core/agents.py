@@ -45,9 +45,13 @@ def boot(step: Stepper, stimulus: Boot) -> None:
             step.emit(ev.PartitionChanged(closed))
     for record in records:
         step.emit(ev.PolicyChanged(record, "configured"))
+    weights = dict(step.state.settings.node_weights)
     for name in stimulus.nodes:
         if name not in step.state.nodes:
-            step.emit(ev.NodeChanged(Node(name, since=step.now), "configured"))
+            step.emit(ev.NodeChanged(Node(name, since=step.now, weight=weights.get(name, 1)), "configured"))
+    for node in list(step.state.nodes.values()):
+        if node.weight != weights.get(node.name, 1):
+            step.emit(ev.NodeChanged(msgspec.structs.replace(node, weight=weights.get(node.name, 1)), "configured"))
     for node in list(step.state.nodes.values()):
         if node.responding or _jobs_on(step, node.name):
             changed = msgspec.structs.replace(node, responding=False, since=step.now)
@@ -57,7 +61,9 @@ def boot(step: Stepper, stimulus: Boot) -> None:
 
 def joined(step: Stepper, stimulus: AgentJoined) -> None:
     """An agent connected: take its hardware and bring both sides' view of the attempts together."""
-    old = step.state.nodes.get(stimulus.node) or Node(stimulus.node)
+    old = step.state.nodes.get(stimulus.node)
+    if old is None:
+        old = Node(stimulus.node, weight=dict(step.state.settings.node_weights).get(stimulus.node, 1))
     rebooted = old.inventory is not None and old.inventory.boot_id != stimulus.inventory.boot_id
     node = msgspec.structs.replace(
         old,

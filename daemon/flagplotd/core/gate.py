@@ -19,7 +19,7 @@ from flagplot_wire.text import clean
 from flagplot_wire.units import format_limit
 from flagplotd.core import transfers
 from flagplotd.core.admission import ADMITTED_BY, admit
-from flagplotd.core.needs import MAX_GPU_TYPES, MAX_LICENSES, seats
+from flagplotd.core.needs import MAX_CHOICES, MAX_GPU_TYPES, MAX_GROUPS, MAX_LICENSES, seats
 from flagplotd.core.state import State, Who
 from flagplotd.core.stepper import Stepper
 from flagplotd.core.stimuli import SubmitJob
@@ -141,7 +141,7 @@ def check_request(state: State, request: Request, partition: Partition) -> Reque
         raise Refused("bad_request", f"at most {request.nodes_max} nodes is fewer than at least {request.nodes_min}")
     if request.cpus_per_gpu and not whole:
         raise Refused("bad_request", "--cpus-per-gpu goes with whole GPUs", "ask for GPUs, or for --cpus-per-task")
-    check_constraint(request)
+    request = check_constraint(request)
     for name in (*request.nodelist, *request.exclude):
         if state.nodes and name not in state.nodes:
             raise Refused("no_node", f"there is no node {clean(name)!r}", "flagplot nodes lists them")
@@ -163,16 +163,33 @@ def check_request(state: State, request: Request, partition: Partition) -> Reque
     return msgspec.structs.replace(request, time_limit_s=limit)
 
 
-def check_constraint(request: Request) -> None:
-    """What a constraint asks of the job's nodes together is not scheduled yet; what it asks of each is."""
-    most = max(request.nodes_max, -(-request.tasks // request.tasks_per_node) if request.tasks_per_node else 0)
-    tree = constraint.check(request.constraint, most)
-    if constraint.groups(tree) or (most > 1 and len(constraint.choices(tree)) > 1):
+def check_constraint(request: Request) -> Request:
+    """What a constraint asks of each node and of all together; the job has at least the nodes that it counts."""
+    by_tasks = -(-request.tasks // request.tasks_per_node) if request.tasks_per_node else 0
+    most = max(request.nodes_max, by_tasks)
+    constraint.check(request.constraint, most)
+    wanted = constraint.asked(request.constraint, most)
+    words = clean(request.constraint)
+    if len(wanted.choices) > MAX_CHOICES:
+        raise Refused("bad_constraint", f"{words!r} has {len(wanted.choices)} alternatives, at most {MAX_CHOICES}")
+    if not wanted.groups:
+        return request
+    if len(wanted.groups) > MAX_GROUPS:
+        raise Refused("bad_constraint", f"{words!r} counts {len(wanted.groups)} kinds of nodes, at most {MAX_GROUPS}")
+    if wanted.least > most and len(wanted.groups) > 2:
         raise Refused(
-            "bad_request",
-            f"the constraint {clean(request.constraint)!r} is about several nodes together: not scheduled yet",
-            "submit one job for each kind of node, or leave counts and brackets away",
+            "bad_constraint",
+            f"{words!r} counts {wanted.least} nodes of more than two kinds, more than the {most} of the job",
+            f"ask for --nodes={wanted.least}, or count two kinds at most",
         )
+    if request.switches > 1:
+        raise Refused(
+            "bad_constraint",
+            f"{words!r} counts nodes, which goes with --switches=1 alone",
+            "leave --switches out: the lowest switch that has what is counted is taken",
+        )
+    least = max(request.nodes_min, min(wanted.least, most))
+    return msgspec.structs.replace(request, nodes_min=least, nodes_max=max(request.nodes_max, least))
 
 
 def check_array(state: State, spec: JobSpec) -> None:

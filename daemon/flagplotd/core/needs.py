@@ -10,6 +10,10 @@ MAX_GPU_TYPES = 4
 """Different GPU types in one request."""
 MAX_LICENSES = 8
 """Different licenses in one request."""
+MAX_GROUPS = 8
+"""Kinds of nodes that one constraint counts."""
+MAX_CHOICES = 64
+"""Alternatives in a constraint's brackets."""
 
 
 class Needs(Struct, frozen=True):
@@ -38,11 +42,19 @@ def seats(request: Request) -> dict[str, int]:
     return found
 
 
+def span(request: Request) -> tuple[int, int]:
+    """The least and the most nodes of a request: tasks without a range of their own decide how many."""
+    least, most = request.nodes_min, max(request.nodes_max, request.nodes_min)
+    if request.tasks and request.tasks_per_node:
+        least = most = max(least, -(-request.tasks // request.tasks_per_node))
+    elif request.tasks and not request.tasks_per_node:
+        most = least
+    return least, most
+
+
 def needs(request: Request) -> Needs:
     """The least totals of a request."""
-    nodes = request.nodes_min
-    if request.tasks and request.tasks_per_node:
-        nodes = max(nodes, -(-request.tasks // request.tasks_per_node))
+    nodes, _ = span(request)
     tasks = request.tasks or nodes * max(request.tasks_per_node, 1)
     cpus = tasks * request.cpus_per_task
     if request.gpus_per_node:

@@ -10,7 +10,7 @@ from flagplot_wire.job import Job
 from flagplot_wire.job import State as JobState
 from flagplotd.core import suspending
 from flagplotd.core.orders import StopOn
-from flagplotd.core.recheck import node_cannot, why_not_job
+from flagplotd.core.recheck import node_cannot, not_as_asked, why_not_job
 from flagplotd.core.rights import Rights, rights, why_not_victim
 from flagplotd.core.sharing import Sharing
 from flagplotd.core.state import NodeUse, State
@@ -66,7 +66,7 @@ class Check:
                 return f"{part.node}: is not open to it"
             if reason := node_cannot(state, part, use[part.node]):
                 return f"{part.node}: {reason}"
-        return ""
+        return not_as_asked(state, job, one.allocation)
 
     def take(self, one: Preempt) -> None:
         """Count it as done, with its room taken."""

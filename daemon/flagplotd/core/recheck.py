@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from flagplot_wire.alloc import NodeAlloc
+from flagplot_wire import constraint
+from flagplot_wire.alloc import Allocation, NodeAlloc
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.indices import has_index, mask_of
 from flagplot_wire.job import Job
 from flagplotd.core import dependency
+from flagplotd.core.needs import span
 from flagplotd.core.sharing import Sharing
 from flagplotd.core.state import NodeUse, State
 from flagplotd.core.stimuli import Start
@@ -26,7 +28,19 @@ def why_not(state: State, start: Start, now: int, sharing: Sharing | None = None
         reason = node_cannot(state, part, state.use.get(part.node, NodeUse())) or _parked(state, job, part)
         if reason:
             return f"{part.node}: {reason}"
-    return ""
+    return not_as_asked(state, job, start.allocation)
+
+
+def not_as_asked(state: State, job: Job, allocation: Allocation) -> str:
+    """Why these nodes, which are there, are not what the constraint asks for: features may have changed since they were
+    chosen. Empty where they are."""
+    request = job.spec.request
+    if not request.constraint:
+        return ""
+    inventories = [state.nodes[name].inventory for name in allocation.names]
+    features = [one.features if one is not None else () for one in inventories]
+    wanted = constraint.asked(request.constraint, span(request)[1])
+    return "" if constraint.holds(wanted, features) else f"the nodes are not as {request.constraint} asks"
 
 
 def why_not_job(

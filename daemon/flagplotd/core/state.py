@@ -54,6 +54,8 @@ class Settings(Struct, frozen=True):
     weight_memory_gib: int = 0
     weight_gpu: int = 8_000
     """TRES billing weights in thousandths: a second of one CPU, GiB or GPU."""
+    node_weights: tuple[tuple[str, int], ...] = ()
+    """Weights of nodes that have another than 1."""
 
 
 class Who(Struct, frozen=True):

@@ -53,9 +53,15 @@ def _nodes(snapshot: Snapshot) -> Any:
     for name, column in (("cpu", snapshot.cpu), ("cpus", snapshot.n_cpu), ("mem", snapshot.mem), ("mems", snapshot.n_mem),
                          ("up", snapshot.up), ("leaf", snapshot.n_leaf), ("block", snapshot.n_block)):  # fmt: skip
         nodes[name][:count] = column
+    nodes["weight"][:count] = _classes([node.weight for node in snapshot.nodes])
     for row, free in enumerate(names.values(), count):
         nodes["cpu"][row] = nodes["cpus"][row] = free
     return nodes
+
+
+def _classes(weights: list[int]) -> Any:
+    """Each node's weight by its place among those that there are."""
+    return np.unique(np.array(weights, np.int64), return_inverse=True)[1] if len(set(weights)) > 1 else 0
 
 
 def _events(snapshot: Snapshot, nodes: Any, width: int, room: int) -> tuple[Any, Any, Any]:
@@ -103,6 +109,14 @@ def _shapes(snapshot: Snapshot) -> Any:
     for name in ("least", "most", "near", "switches", "contiguous"):
         shapes[name] = [getattr(shape, name) for shape in asked]
     shapes["mask"], shapes["need"] = snapshot.s_mask, snapshot.counted
+    for row, shape in enumerate(asked):
+        if shape.others or shape.quotas:
+            shapes["others"][row], shapes["groups"][row], shapes["apart"][row] = (
+                shape.others,
+                len(shape.quotas),
+                shape.apart,
+            )
+            shapes["quota"][row, : len(shape.quotas)] = shape.quotas
     shapes["res"], shapes["opens"], shapes["closes"] = snapshot.s_res.T
     rows = {name: row for row, name in enumerate(snapshot.licenses)}
     for row, shape in enumerate(asked):

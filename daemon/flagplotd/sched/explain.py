@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import msgspec
 
+from flagplot_wire import constraint
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Forecast, Job, JobSpec, Reason, Status, Why
 from flagplot_wire.node import Gpu, Node
@@ -13,7 +14,6 @@ from flagplot_wire.text import counted
 from flagplot_wire.units import format_limit, format_memory
 from flagplotd.core.state import State, Who
 from flagplotd.sched.eligible import why_waiting
-from flagplotd.sched.places import has_features
 from flagplotd.sched.plan import Policy, plan
 from flagplotd.sched.preempt import Decision, guarded, told
 from flagplotd.sched.shapes import MEM_ALL, Shape, shape_of
@@ -130,18 +130,26 @@ def never_fits(state: State, spec: JobSpec) -> str:
         return sentence
     named = [node for node in inside if node.name not in request.exclude]
     named = [node for node in named if not request.nodelist or node.name in request.nodelist]
-    fitting = [node for node in named if has_features(request.constraint, node.inventory.features)]  # type: ignore[union-attr]
+    wanted = constraint.asked(request.constraint, shape.most)
+    choices = [[node for node in named if constraint.matches(one, _features(node))] for one in wanted.choices]
+    fitting = max(choices, key=len)
     if not fitting:
         return f"no node{where} is left by --nodelist, --exclude and --constraint"
-    able = [node for node in fitting if not lacks(node, shape)]
-    if len(able) >= shape.least:
+    able = [[node for node in nodes if not lacks(node, shape)] for nodes in choices]
+    many = [nodes for nodes in able if len(nodes) >= shape.least]
+    if any(constraint.suffices(wanted, [_features(node) for node in nodes], shape.most) for nodes in many):
         return ""
-    if able:
-        return (
-            f"{shape.least} nodes are asked for, but only {len(able)}{where} can hold a part: ask for at most that many"
-        )
+    if many:
+        return f"too few nodes{where} that can hold a part are what the constraint {request.constraint} counts"
+    if most := max(map(len, able)):
+        alike = " of one kind" if len(choices) > 1 else ""
+        return f"{shape.least} nodes{alike} are asked for, but only {most}{where} can hold a part: ask for at most that many"
     nearest = min(fitting, key=lambda node: (len(lacks(node, shape)), -_size(node), node.name))
     return f"no node{where} can ever hold this; the nearest, {nearest.name}, has {' and '.join(lacks(nearest, shape))}"
+
+
+def _features(node: Node) -> tuple[str, ...]:
+    return node.inventory.features if node.inventory is not None else ()
 
 
 def _size(node: Node) -> int:

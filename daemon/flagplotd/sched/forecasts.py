@@ -19,6 +19,7 @@ MANY = 1_000
 _IN_USE = Reason(Why.RESOURCES, "what it asks for is in use")
 _DOWN = Reason(Why.NODES_DOWN, "the nodes that could run it are down or drained")
 _SCATTERED = Reason(Why.RESOURCES, "the nodes that are free do not hang together as it asks")
+_COUNTED = Reason(Why.RESOURCES, "too few of the nodes that are free are those that its constraint counts")
 _DELAYS = Reason(Why.PRIORITY, "it would delay a job in front of it")
 NEVER = "no node known now can ever hold it"
 
@@ -81,6 +82,8 @@ class _Words:
             yield Reason(Why.RESERVED, f"it would run into a reservation: {self._reservations(waiting)}")
         if bits & at.SWITCHES:
             yield _SCATTERED
+        if bits & at.COUNTS:
+            yield _COUNTED
         if bits & at.RESOURCES:
             yield _IN_USE
 

@@ -1,4 +1,4 @@
-"""Which nodes requests may use."""
+"""Which nodes requests may use, by what their constraints ask."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flagplot_wire import constraint
-from flagplot_wire.errors import Refused
 from flagplot_wire.job import Job
 from flagplot_wire.node import Node
+from flagplotd.core.needs import span
 from flagplotd.core.sharing import Sharing
 from flagplotd.core.state import State
 
@@ -16,7 +16,8 @@ Bytes = NDArray[np.uint8]
 
 
 class Places:
-    """Which nodes requests may use, one row for all that leave the same ones."""
+    """Which nodes requests may use. Those of a constraint have a row for each of its choices, followed each by the rows of
+    its groups (`constraint.Asked`); all that leave the same nodes share them."""
 
     def __init__(self, state: State, nodes: list[Node], sharing: Sharing) -> None:
         self._state, self._nodes, self._sharing = state, nodes, sharing
@@ -24,12 +25,17 @@ class Places:
         self._rows: list[Bytes] = []
 
     def row(self, job: Job) -> int:
-        """The row of a job."""
+        """The first row of a job."""
         request, reservation = job.spec.request, job.spec.reservation
-        key = (job.spec.partition, request.nodelist, request.exclude, request.constraint, reservation)
+        alone = span(request)[1] == 1
+        key = (job.spec.partition, request.nodelist, request.exclude, request.constraint, alone, reservation)
         if key not in self._known:
             self._known[key] = len(self._rows)
-            self._rows.append(self._open(job))
+            open_to = self._open(job)
+            if request.constraint:
+                self._rows += self._asked(open_to, constraint.asked(request.constraint, 1 if alone else 2))
+            else:
+                self._rows.append(open_to)
         return self._known[key]
 
     def allowed(self) -> Bytes:
@@ -43,15 +49,23 @@ class Places:
         for index, node in enumerate(self._nodes):
             fits = (part is None or part.has(node.name)) and (inside is None or node.name in inside)
             fits = fits and (not request.nodelist or node.name in request.nodelist) and node.name not in request.exclude
-            features = node.inventory.features if node.inventory else ()
-            row[index] = fits and has_features(request.constraint, features)
+            row[index] = fits
         return row
 
+    def _asked(self, open_to: Bytes, wanted: constraint.Asked) -> list[Bytes]:
+        rows: list[Bytes] = []
+        for choice in wanted.choices:
+            inside = open_to * self._matching(choice)
+            rows += [inside, *(inside * self._matching(part) for part, _ in wanted.groups)]
+        return rows
 
-def has_features(text: str, features: tuple[str, ...]) -> bool:
-    """Whether a node with `features` may be among the nodes of a job with this constraint (`sbatch(1)`); one that
-    cannot be read, which the gate refuses, matches none."""
-    try:
-        return constraint.matches(constraint.parse(text), features)
-    except Refused:
-        return False
+    def _matching(self, tree: constraint.Tree) -> Bytes:
+        """Which nodes match; nodes with the same features are looked at once."""
+        known: dict[tuple[str, ...], bool] = {}
+        row = np.zeros(len(self._nodes), np.uint8)
+        for index, node in enumerate(self._nodes):
+            features = node.inventory.features if node.inventory else ()
+            if features not in known:
+                known[features] = constraint.matches(tree, features)
+            row[index] = known[features]
+        return row

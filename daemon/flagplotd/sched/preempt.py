@@ -6,11 +6,12 @@ the scheduler itself would start it with the victims gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
+from flagplot_wire import constraint
 from flagplot_wire.agentlink import Attempt
 from flagplot_wire.alloc import Allocation, GpuPart
 from flagplot_wire.ids import JobNumber
@@ -23,13 +24,14 @@ from flagplotd.core.state import NodeUse, State
 from flagplotd.core.stimuli import Planned, Preempt, Start
 from flagplotd.core.suspending import making_room, on_their_way, waited_for
 from flagplotd.sched.shapes import memory_on
-from flagplotd.sched.victims import Choice, Cost
+from flagplotd.sched.victims import Choice, Cost, total
 from flagplotd.sched.whatif import WhatIf
 
 if TYPE_CHECKING:
     from flagplotd.sched.plan import Plan, Policy
     from flagplotd.sched.snapshot import Snapshot, Waiting
 
+Suits = Callable[[Collection[int]], bool]
 MOST_TRIED = 16
 """Blocked jobs for which victims are looked for in one cycle."""
 MOST_PREEMPTED_FOR = 64
@@ -234,11 +236,7 @@ class _Search:
 
     def _choose(self, row: Waiting, below: list[Victim], shut: frozenset[int]) -> list[Victim]:
         """The fewest victims that leave room for the job, on nodes that are not `shut`."""
-        import numpy as np
-
         now, shape = self._now.snapshot, row.shape
-        open_to = now.allowed[now.s_mask[shape]] * now.up
-        nodes = [int(node) for node in np.flatnonzero(open_to) if int(node) not in shut]
         on: list[dict[int, Freed]] = []
         for one in below:
             places = ((self._now.row(part.node), part) for part in one.frees)
@@ -252,8 +250,32 @@ class _Search:
                 known[key] = has_room(now, shape, node, [on[place][node] for place in gone])
             return known[key]
 
-        found = Choice(nodes, now.shapes[shape].least, [one.cost for one in below], on, fits).fewest()
-        return [below[place] for place in sorted(found or ())]
+        costs = [one.cost for one in below]
+        found = [
+            chosen
+            for nodes, suits in self._choices(row, shut)
+            if (chosen := Choice(nodes, now.shapes[shape].least, costs, on, fits, suits).fewest())
+        ]
+        best = min(found, key=lambda chosen: total(costs[place] for place in chosen), default=frozenset[int]())
+        return [below[place] for place in sorted(best)]
+
+    def _choices(self, row: Waiting, shut: frozenset[int]) -> Iterable[tuple[list[int], Suits | None]]:
+        """The nodes that a job may be on, for each choice of its constraint, and which of them have what that counts."""
+        import numpy as np
+
+        now, shape = self._now.snapshot, self._now.snapshot.shapes[row.shape]
+        step = 1 + len(shape.quotas)
+        wanted = constraint.asked(row.job.spec.request.constraint, shape.most)
+
+        def suits(nodes: Collection[int]) -> bool:
+            inventories = [now.nodes[node].inventory for node in nodes]
+            features = [one.features if one is not None else () for one in inventories]
+            return constraint.suffices(wanted, features, shape.most)
+
+        for choice in range(shape.others + 1):
+            open_to = now.allowed[now.s_mask[row.shape] + choice * step] * now.up
+            nodes = [int(node) for node in np.flatnonzero(open_to) if int(node) not in shut]
+            yield nodes, suits if shape.quotas else None
 
     def _would_start(self, snapshot: Snapshot, number: JobNumber) -> Allocation | None:
         """Where the scheduler would start the job, behind those in front of it."""

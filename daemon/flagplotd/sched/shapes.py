@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from flagplot_wire import constraint
 from flagplot_wire.job import GpuCount, Request
-from flagplotd.core.needs import seats
+from flagplotd.core.needs import seats, span
 
 MEM_ALL = -1
 """The request wants all memory of the node."""
@@ -18,7 +19,8 @@ FOREVER = 315_360_000
 @dataclass(frozen=True, slots=True)
 class Shape:
     """What each of `least` to `most` nodes must give. `gpus` are (type word or "", count), typed ones first. `licenses` are
-    for the whole job."""
+    for the whole job. The nodes are all of one of 1 + `others` kinds; `quotas` are how many of each group of nodes there
+    are at least, a node counting in one only where they are `apart` (`constraint.Asked`)."""
 
     least: int
     most: int
@@ -35,20 +37,16 @@ class Shape:
     switches: int = 0
     contiguous: bool = False
     licenses: tuple[tuple[str, int], ...] = ()
+    others: int = 0
+    quotas: tuple[int, ...] = ()
+    apart: bool = False
 
 
 def shape_of(request: Request) -> Shape:
     """The shape of a request; totals over the job are spread evenly over its least number of nodes."""
-    least, most = request.nodes_min, max(request.nodes_max, request.nodes_min)
-    if request.tasks_per_node:
-        tasks = request.tasks_per_node
-        if request.tasks:
-            least = most = max(least, -(-request.tasks // tasks))
-    elif request.tasks:
-        tasks = -(-request.tasks // least)
-        most = least
-    else:
-        tasks = 1
+    least, most = span(request)
+    tasks = request.tasks_per_node or (-(-request.tasks // least) if request.tasks else 1)
+    wanted = constraint.asked(request.constraint, most)
     gpus: dict[str, int] = {}
     for gpu in request.gpus_per_node:
         gpus[gpu.type] = gpus.get(gpu.type, 0) + gpu.count
@@ -84,6 +82,9 @@ def shape_of(request: Request) -> Shape:
         request.switches,
         request.contiguous,
         tuple(seats(request).items()),
+        len(wanted.choices) - 1,
+        tuple(count for _, count in wanted.groups),
+        wanted.apart,
     )
 
 

@@ -38,6 +38,7 @@ class Choice:
     """Which of `victims` (by place: their cost and the nodes they are on) must go so that `need` of `nodes` fit.
 
     `fits(node, gone)` tells whether a node has room when those of its victims are gone; more gone never fit less.
+    `suits(nodes)`, if any, tells of nodes that fit whether they are also what is asked for; more never suit less.
     """
 
     def __init__(
@@ -47,15 +48,16 @@ class Choice:
         costs: Sequence[Cost],
         on: Sequence[Collection[int]],
         fits: Callable[[int, frozenset[int]], bool],
+        suits: Callable[[Collection[int]], bool] | None = None,
     ) -> None:
-        self._costs, self._need, self._ask = costs, need, fits
+        self._costs, self._need, self._ask, self._suits = costs, need, fits, suits
         self._known: dict[tuple[int, frozenset[int]], bool] = {}
         there: dict[int, list[int]] = {}
         for place, where in enumerate(on):
             for node in where:
                 there.setdefault(node, []).append(place)
         none = frozenset[int]()
-        self._free = sum(fits(node, none) for node in nodes)
+        self._free = [node for node in nodes if fits(node, none)]
         self._there = {
             node: frozenset(there[node])
             for node in nodes
@@ -64,13 +66,13 @@ class Choice:
 
     def fewest(self) -> frozenset[int] | None:
         """The places of the victims; none are needed where enough fits already, and None when all do not suffice."""
-        if self._free >= self._need:
+        if self._suffice(self._free):
             return frozenset()
-        if self._free + len(self._there) < self._need:
+        if not self._suffice([*self._free, *self._there]):
             return None
         useful = sorted({place for places in self._there.values() for place in places}, key=lambda p: self._costs[p])
         spanning = sum(len(places) for places in self._there.values()) > len(useful)
-        if spanning and len(useful) <= EXACT_VICTIMS:
+        if (spanning or self._suits) and len(useful) <= EXACT_VICTIMS:
             return self._compare(useful)
         return self._without_spare(self._node_by_node())
 
@@ -82,7 +84,10 @@ class Choice:
         return known
 
     def _enough(self, gone: frozenset[int]) -> bool:
-        return self._free + sum(self._fits(node, gone) for node in self._there) >= self._need
+        return self._suffice([*self._free, *(node for node in self._there if self._fits(node, gone))])
+
+    def _suffice(self, nodes: Collection[int]) -> bool:
+        return len(nodes) >= self._need and (self._suits is None or self._suits(nodes))
 
     def _cost(self, places: Iterable[int]) -> Cost:
         return total(self._costs[place] for place in places)

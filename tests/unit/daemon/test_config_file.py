@@ -20,6 +20,10 @@ lease_s = 60
 heartbeat_s = 3
 [[node]]
 names = "gpu[01-03],head"
+weight = 7
+[[node]]
+names = "gpu[01-02]"
+weight = 1
 [[partition]]
 name = "long"
 nodes = "gpu[01-02]"
@@ -63,6 +67,7 @@ def test_every_table(tmp_path: Path) -> None:
     assert (config.settings.cluster, config.port, config.heartbeat_s) == ("hopper", 7_411, 3)
     assert (config.settings.kill_wait_s, config.settings.lease_s, config.policy.reservations) == (5, 60, 10)
     assert config.nodes == ("gpu01", "gpu02", "gpu03", "head")
+    assert config.settings.node_weights == (("gpu03", 7), ("head", 7))
     long, everything = config.partitions
     assert (long.nodes, long.max_time_s, long.default_time_s) == (("gpu01", "gpu02"), 216_000, 3_600)
     assert (long.default, long.allow_users, long.priority_tier, long.max_nodes) == (True, ("ada",), 5, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from support.states import ADA, ROOT, World
 
 from flagplot_wire.events import PolicyChanged
@@ -95,10 +96,30 @@ def test_a_reservation_of_other_nodes_changes_nothing() -> None:
     assert job.status.allocation is not None and job.status.allocation.names == ["n2"]
 
 
-def test_counts_in_a_constraint_are_refused_and_negations_work() -> None:
+@pytest.mark.parametrize(
+    ("nodes", "constraint", "switches", "words"),
+    [
+        (2, "a*3", 0, "counts 3 nodes, more than the 2"),
+        (3, "a*2&b*1&c*1", 0, "counts 4 nodes of more than two kinds, more than the 3"),
+        (9, "[" + "&".join(f"r{number}*1" for number in range(9)) + "]", 0, "counts 9 kinds of nodes, at most 8"),
+        (2, "[" + "|".join(f"r{number}" for number in range(65)) + "]", 0, "65 alternatives, at most 64"),
+        (2, "a*1", 2, "goes with --switches=1 alone"),
+    ],
+)
+def test_constraints_that_no_plan_can_hold_are_refused(nodes: int, constraint: str, switches: int, words: str) -> None:
+    request = Request(nodes_min=nodes, nodes_max=nodes, constraint=constraint, switches=switches)
+    assert words in World(nodes=1).try_submit(request).message  # type: ignore[union-attr]
+
+
+def test_a_range_of_nodes_begins_with_what_is_counted() -> None:
     world = World(nodes=1)
-    refused = world.try_submit(Request(constraint="a*1"))
-    assert "not scheduled yet" in refused.message  # type: ignore[union-attr]
+    number = world.submit(Request(nodes_min=1, nodes_max=5, constraint="[a*1&b*2]"))
+    request = world.state.jobs[number].spec.request  # type: ignore[index]
+    assert (request.nodes_min, request.nodes_max) == (3, 5)
+
+
+def test_negations_work() -> None:
+    world = World(nodes=1)
     assert world.submit(Request(constraint="!slow"), who=ROOT) and world.submit(Request(), who=ADA)
     assert len(started(world)) == 2
 

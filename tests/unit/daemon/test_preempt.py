@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from support.preempt_kit import Preempting, asks
-from support.states import ROOT
+from support.states import ROOT, inventory
 
 from flagplot_wire.job import GpuCount, Why
 from flagplot_wire.node import Partition
@@ -70,6 +70,24 @@ def test_nothing_takes_the_room_while_it_is_made() -> None:
             world.leave(number)
     assert [start.number for start in world.whole_cycle().starts] == [high]
     assert {world.word(number) for number in (later, long)} == {"PENDING"}
+
+
+@pytest.mark.parametrize(
+    ("constraint", "gone"), [("[r1|r2]", [4, 5]), ("[r1*1&r2*1]", [3, 5]), ("r1*2", [1, 2, 3]), ("", [4, 5])]
+)
+def test_victims_leave_nodes_that_are_what_the_constraint_asks(constraint: str, gone: list[int]) -> None:
+    world = Preempting(nodes=4)
+    for name, word in (("n1", "r1"), ("n2", "r1"), ("n3", "r2"), ("n4", "r2")):
+        world.do(st.InventoryChanged(name, msgspec.structs.replace(inventory(), features=(word,))))
+    for cpus, name in ((4, "n1"), (4, "n1"), (8, "n2"), (8, "n3"), (8, "n4")):
+        world.now += 1
+        world.low(asks(cpus, nodelist=(name,)))
+    high = world.high(asks(8, nodes_min=2, nodes_max=2, constraint=constraint))
+    made = world.whole_cycle()
+    assert victims(made) == [(high, gone)]
+    for number in gone:
+        world.leave(number)
+    assert [start.number for start in world.whole_cycle().starts] == [high]
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.states import World
+from support.states import World, inventory
 
 from flagplot_wire import events as ev
-from flagplot_wire.ids import JobNumber
+from flagplot_wire.ids import Epoch, JobNumber
 from flagplot_wire.job import Forecast, GpuCount, LicenseCount, Request, Why
-from flagplot_wire.node import NumaNode
+from flagplot_wire.node import NumaNode, Partition
 from flagplot_wire.policy import Account, Limits, Qos, Reservation
+from flagplotd.core import stimuli as st
 from flagplotd.core.apply import apply
+from flagplotd.core.recheck import why_not
 from flagplotd.core.state import Settings, Switch, Who
 from flagplotd.sched.plan import Policy, plan
 from flagplotd.sched.snapshot import take
@@ -126,6 +128,90 @@ def test_strictly_near_waits_where_a_best_effort_starts(strict: bool) -> None:
     start(world, ask(cpus=3))
     request = ask(cpus=5, gpus_per_node=(GpuCount(1),), near_gpus=strict)
     assert start(world, request) == ([] if strict else ["n1"])
+
+
+def with_features(world: World, **features: str) -> None:
+    """Give nodes other features; `n1="a,b"`."""
+    for name, words in features.items():
+        hardware = msgspec.structs.replace(inventory(), features=tuple(words.split(",")))
+        world.do(st.InventoryChanged(name, hardware))
+
+
+def test_all_nodes_are_of_one_alternative() -> None:
+    world = World(nodes=5)
+    with_features(world, n1="r1", n2="r2", n3="r1", n4="r2", n5="r2")
+    assert start(world, ask(3, constraint="[r1|r2]")) == ["n2", "n4", "n5"]
+    number = world.submit(ask(3, constraint="[r1|r2]"))
+    world.cycle()
+    told = forecast(world, number)
+    assert (names(world, number), told.start, told.nodes) == ([], world.now + 3_600, ("n2",))
+
+
+def test_a_job_of_one_node_is_on_one_that_is_all_that_is_counted() -> None:
+    world = World(nodes=2)
+    with_features(world, n1="a", n2="a,b")
+    assert start(world, ask(constraint="a*1&b*1")) == ["n2"]
+
+
+def test_what_a_constraint_counts_is_told_while_it_waits_and_when_it_never_comes() -> None:
+    world = World(nodes=3)
+    with_features(world, n1="a", n2="a", n3="b")
+    assert start(world, ask(nodelist=("n3",))) == ["n3"]
+    waits = world.submit(ask(2, constraint="[a*1&b*1]"))
+    never = world.submit(ask(3, constraint="a*1&b*2"))
+    world.cycle()
+    assert forecast(world, waits).start == world.now + 3_600
+    assert forecast(world, waits).reasons[0].text.startswith("too few of the nodes that are free are those")
+    assert forecast(world, never).never and forecast(world, never).start is None
+
+
+def test_a_start_is_dropped_when_features_went() -> None:
+    world = World(nodes=2)
+    with_features(world, n1="a", n2="b")
+    number = world.submit(ask(2, constraint="[a*1&b*1]"))
+    (planned,) = plan(take(world.state, world.now), Policy()).starts
+    with_features(world, n2="c")
+    assert why_not(world.state, planned, world.now) == "the nodes are not as [a*1&b*1] asks"
+    world.cycle_one(planned)
+    assert world.word(number) == "PENDING"
+
+
+def weighted(nodes: int = 4, switches: tuple[Switch, ...] = (), **weights: int) -> World:
+    return World(nodes=nodes, settings=Settings(node_weights=tuple(weights.items()), switches=switches))
+
+
+def test_one_node_is_the_lightest_before_the_fullest() -> None:
+    world = weighted(n1=5, n2=3, n4=3)
+    assert start(world, ask(cpus=2, nodelist=("n1",))) == ["n1"], "what it asks for comes first"
+    assert [start(world, ask(cpus=4)) for _ in range(5)] == [["n3"], ["n3"], ["n2"], ["n2"], ["n4"]]
+
+
+def test_a_gang_takes_the_lightest_that_suffice_whatever_joins_them() -> None:
+    tree = (Switch("top", switches=("l", "r")), Switch("l", ("n1", "n2")), Switch("r", ("n3", "n4")))
+    assert start(weighted(switches=tree, n1=2), ask(2)) == ["n3", "n4"]
+    assert start(weighted(switches=tree, n1=2, n3=2), ask(2)) == ["n2", "n4"]
+    assert start(weighted(switches=tree, n1=2, n3=2), ask(2, switches=1)) == ["n1", "n2"]
+    assert start(weighted(n2=7), ask(2, contiguous=True)) == ["n3", "n4"]
+
+
+def test_a_planned_start_is_on_the_lightest_of_the_first_moment() -> None:
+    world = weighted(nodes=3, n1=9, n2=2, n3=4)
+    for _ in range(3):
+        start(world, ask())
+    one, two = world.submit(ask()), world.submit(ask(2))
+    world.cycle()
+    assert forecast(world, one).nodes == ("n2",)
+    assert (forecast(world, two).nodes, forecast(world, two).start) == (("n1",), world.now + 3_600)
+
+
+def test_weights_stay_with_a_node_that_is_removed_and_comes_again() -> None:
+    world = weighted(nodes=1, n1=6)
+    apply(world.state, ev.NodeRemoved("n1", "root"))
+    world.do(st.AgentJoined("n1", inventory(), "0"))
+    assert world.state.nodes["n1"].weight == 6
+    world.state.settings = Settings()
+    world.do(st.Boot(Epoch(2), "0", (Partition("main", all_nodes=True, default=True),)))
+    assert world.state.nodes["n1"].weight == 1
 
 
 def test_a_job_starts_when_its_reservation_does() -> None:

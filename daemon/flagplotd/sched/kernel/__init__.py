@@ -1,4 +1,5 @@
-"""The compiled scheduling core: fitting, timelines, searching and the cycle. Integers only, nothing allocated inside.
+"""The compiled scheduling core: fitting, timelines, searching and the cycle. Integers only, nothing allocated inside but for
+constraints that count nodes.
 
 The compiler's cache looks at a kernel's own file alone, while these call each other across files: what it keeps goes into
 a folder named after all of them, so that a change of one is never answered by what another was compiled to before.

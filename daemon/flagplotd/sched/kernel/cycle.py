@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from flagplotd.sched.kernel.counted import count_node, covered, groups_of
 from flagplotd.sched.kernel.fit import INNER, OPTIONS, cpus_of, holds, memory_of, pick
 from flagplotd.sched.kernel.gang import choose
 from flagplotd.sched.kernel.layout import (
@@ -20,6 +21,7 @@ from flagplotd.sched.kernel.layout import (
     AT_MEM,
     AT_PART,
     BEHIND,
+    COUNTS,
     DOWN,
     IMPOSSIBLE,
     LEVELS,
@@ -102,11 +104,14 @@ def seats_now(shape, now, nodes, g_free, events, e_gpu, licenses, room, room_gpu
 
 
 @njit(**INNER)
-def able(shape, masks, nodes, cards, run):
-    """0: enough nodes could hold a part if they were empty; 1: only if all were up and sound; 2: not even then."""
+def able(shape, mask, masks, nodes, cards, run):
+    """0: enough nodes of a choice could hold a part if they were empty; 1: only if all were up and sound; 2: not even
+    then."""
+    if shape.groups > 0:
+        return _able_counted(shape, mask, masks, nodes, cards, run)
     there, up = 0, 0
     for block in range(masks.shape[1]):
-        word = masks[shape.mask, block]
+        word = masks[mask, block]
         row = block << 6
         while word != 0:
             if word & 1 and _could(shape, nodes[row], cards[row], run, False):
@@ -117,6 +122,23 @@ def able(shape, masks, nodes, cards, run):
             word >>= 1
             row += 1
     return 1 if there >= shape.least else 2
+
+
+@njit(**INNER)
+def _able_counted(shape, mask, masks, nodes, cards, run):
+    there, up = 0, 0
+    all_there, all_up = np.zeros(1 << shape.groups, np.int64), np.zeros(1 << shape.groups, np.int64)
+    for row in range(masks.shape[1] << 6):
+        if masks[mask, row >> 6] >> np.uint64(row & 63) & ONE and _could(shape, nodes[row], cards[row], run, False):
+            bits = groups_of(shape, mask, masks, row)
+            there += 1
+            count_node(bits, all_there, 1)
+            if nodes[row].up and _could(shape, nodes[row], cards[row], run, True):
+                up += 1
+                count_node(bits, all_up, 1)
+    if up >= shape.least and covered(shape, shape.quota, all_up, shape.most):
+        return 0
+    return 1 if there >= shape.least and covered(shape, shape.quota, all_there, shape.most) else 2
 
 
 @njit(**INNER)
@@ -180,22 +202,14 @@ def _near_cores(cpu, gpus, cards, cores):
 
 @njit(**INNER)
 def begin(now, shape, made, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run, found,
-          tally, chosen, info, switches, licenses):  # fmt: skip
+          tally, chosen, info, switches, typical, licenses):  # fmt: skip
     """The nodes of a job that can start now into `chosen`: (how many, 0) or (0, why none can)."""
     if now < shape.opens or now + shape.limit > shape.closes:
         return 0, TIMES
     if not seats_now(shape, now, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run):
         return 0, LICENSE
-    count = 0
     if shape.most == 1:
         row = best_node(
-            shape, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run, info
-        )
-        if row >= 0:
-            chosen[0] = row
-            return 1, 0
-    else:
-        count = scan(
             shape,
             now,
             masks,
@@ -210,13 +224,24 @@ def begin(now, shape, made, masks, free, nodes, g_free, cards, c_numa, events, e
             room,
             room_gpu,
             run,
-            found,
             info,
+            typical,
         )
+        if row >= 0:
+            chosen[0] = row
+            return 1, 0
+        return 0, _why(shape, shape.mask, 0, made, info, masks, nodes, cards, run)
+    why = IMPOSSIBLE
+    for choice in range(shape.others + 1):
+        mask = shape.mask + choice * (1 + shape.groups)
+        count = scan(shape, mask, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run,
+                     found, info)  # fmt: skip
         if count >= shape.least:
-            taken = choose(shape, shape.most, found, count, nodes, switches, tally, chosen)
-            return (taken, 0) if taken >= shape.least else (0, SWITCHES)
-    return 0, _why(shape, count, made, info, masks, nodes, cards, run)
+            taken = choose(shape, mask, shape.most, masks, found, count, nodes, switches, tally, chosen)
+            if taken >= shape.least:
+                return taken, 0
+        why = _mildest(why, _why(shape, mask, count, made, info, masks, nodes, cards, run))
+    return 0, why
 
 
 @njit(**INNER)
@@ -244,7 +269,7 @@ def when_next(job, one, hold, now, shape, masks, nodes, g_free, cards, c_numa, e
 
 @njit(**INNER)
 def hold_all(now, jobs, held, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, tail, when, first, c_first,
-             c_scope, used, most, switches, licenses, room, room_gpu, run, gpus, levels, times, found, tally, chosen,
+             c_scope, used, most, switches, typical, licenses, room, room_gpu, run, gpus, levels, times, found, tally, chosen,
              info):  # fmt: skip
     """Put all promises of before into the timelines, in the order of the jobs: one that cannot be held is made anew,
     around those in front of it. Urgent jobs get theirs as if there were none behind them."""
@@ -258,7 +283,7 @@ def hold_all(now, jobs, held, shapes, masks, free, nodes, g_free, cards, c_numa,
         if jobs[job].urgent:
             one.time = NEVER
             taken, _ = begin(now, shape, 0, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu,
-                             run, found, tally, chosen, info, switches, licenses)  # fmt: skip
+                             run, found, tally, chosen, info, switches, typical, licenses)  # fmt: skip
         if taken > 0 and tail[0] + 2 * (taken + shape.licenses) <= events.shape[0]:
             promise(job, one, now, now, shape, taken, nodes, g_free, cards, c_numa, events, e_gpu, tail, when, first, room,
                     room_gpu, run, gpus, chosen, licenses)  # fmt: skip
@@ -269,7 +294,7 @@ def hold_all(now, jobs, held, shapes, masks, free, nodes, g_free, cards, c_numa,
 
 @njit(**INNER)
 def start_job(job, rows, made, again, now, jobs, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, tail, when,
-              first, c_first, c_scope, used, most, switches, licenses, failed, room, room_gpu, run, gpus, levels, found, tally,
+              first, c_first, c_scope, used, most, switches, typical, licenses, failed, room, room_gpu, run, gpus, levels, found, tally,
               chosen, info, out, out_gpu, answers):  # fmt: skip
     """Start a job, or as many elements of an array as may; (rows of `out` written by now, the limit that stops it or -1).
     With `again` it is tried although others of its shape failed."""
@@ -283,7 +308,7 @@ def start_job(job, rows, made, again, now, jobs, shapes, masks, free, nodes, g_f
             failed[kind] = RESOURCES
             break
         taken, why = begin(now, shape, made, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu,
-                           run, found, tally, chosen, info, switches, licenses)  # fmt: skip
+                           run, found, tally, chosen, info, switches, typical, licenses)  # fmt: skip
         if taken == 0:
             failed[kind] = why
             break
@@ -299,7 +324,7 @@ def start_job(job, rows, made, again, now, jobs, shapes, masks, free, nodes, g_f
 
 @njit(**OPTIONS)
 def cycle(now, reservations, firm, jobs, held, kept, kept_gpu, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu,
-          tail, when, first, c_first, c_scope, used, most, switches, licenses, failed, room, room_gpu, run, gpus, levels,
+          tail, when, first, c_first, c_scope, used, most, switches, typical, licenses, failed, room, room_gpu, run, gpus, levels,
           times, found, tally, chosen, info, out, out_gpu, answers):  # fmt: skip
     """Plan all jobs, given in their order; returns the rows of `out` written. `failed` is, by shape, 0 or why none starts
     any more in this pass. `tail` counts the events and the rows of `held`, which are promises made before to begin with.
@@ -310,7 +335,7 @@ def cycle(now, reservations, firm, jobs, held, kept, kept_gpu, shapes, masks, fr
     recall(jobs, held, shapes, kept, kept_gpu, nodes, events, e_gpu, tail, gpus, licenses)
     if firm:
         hold_all(now, jobs, held, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, tail, when, first, c_first,
-                 c_scope, used, most, switches, licenses, room, room_gpu, run, gpus, levels, times, found, tally, chosen,
+                 c_scope, used, most, switches, typical, licenses, room, room_gpu, run, gpus, levels, times, found, tally, chosen,
                  info)  # fmt: skip
     rows, moved, passes = 0, True, 0
     while moved and passes < PASSES:
@@ -326,7 +351,7 @@ def cycle(now, reservations, firm, jobs, held, kept, kept_gpu, shapes, masks, fr
                 take_out(held[at], now, shape, nodes, g_free, cards, events, e_gpu, when, first, run)
             rows, scope = start_job(
                 job, rows, made, linked, now, jobs, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, tail,
-                when, first, c_first, c_scope, used, most, switches, licenses, failed, room, room_gpu, run, gpus, levels,
+                when, first, c_first, c_scope, used, most, switches, typical, licenses, failed, room, room_gpu, run, gpus, levels,
                 found, tally, chosen, info, out, out_gpu, answers,
             )  # fmt: skip
             moved |= linked and answer.started > 0
@@ -352,12 +377,27 @@ def cycle(now, reservations, firm, jobs, held, kept, kept_gpu, shapes, masks, fr
 
 
 @njit(**INNER)
-def _why(shape, count, made, info, masks, nodes, cards, run):
-    """Why too few nodes fit, where `info` of them are promised or reserved. Before anything is promised, what stands
-    in the way can only be a reservation."""
-    if count + info[0] + info[1] >= shape.least:
+def _mildest(one, other):
+    """Why neither of two choices starts: one that may yet counts more than one that cannot."""
+    for never in (IMPOSSIBLE, DOWN):
+        if one & never:
+            return other
+        if other & never:
+            return one
+    return one | other
+
+
+@njit(**INNER)
+def _why(shape, mask, count, made, info, masks, nodes, cards, run):
+    """Why a job does not start on a choice of nodes, of which `count` fit and `info` more are promised or reserved. Before
+    anything is promised, what stands in the way can only be a reservation."""
+    state = able(shape, mask, masks, nodes, cards, run) if shape.groups > 0 else 0
+    if state == 0 and count >= shape.least:
+        return COUNTS if shape.groups > 0 else SWITCHES
+    if state == 0 and count + info[0] + info[1] >= shape.least:
         return (BEHIND if info[0] > 0 and made > 0 else 0) | (RESERVED if info[1] > 0 or made == 0 else 0)
-    state = able(shape, masks, nodes, cards, run)
+    if shape.groups == 0:
+        state = able(shape, mask, masks, nodes, cards, run)
     if state == 2:
         return IMPOSSIBLE
     return DOWN if state == 1 else RESOURCES | (RESERVED if info[1] > 0 else 0)

@@ -28,11 +28,15 @@ def memory_of(shape, node):
 
 
 @njit(**INNER)
+def shards_for(asked, of, vram):
+    """Shards that hold `asked` MiB on a GPU of `of` shards and `vram` MiB; more than it has where it cannot."""
+    return (asked * of + vram - 1) // vram if vram > 0 else of + 1
+
+
+@njit(**INNER)
 def share_of(shape, of, vram):
     """Shards that the share is on a GPU of `of` shards and `vram` MiB; more than it has where it cannot hold it."""
-    if shape.vram == 0:
-        return shape.shards
-    return (shape.vram * of + vram - 1) // vram if vram > 0 else of + 1
+    return shape.shards if shape.vram == 0 else shards_for(shape.vram, of, vram)
 
 
 @njit(**INNER)

@@ -1,20 +1,57 @@
-"""Which of the fitting nodes a gang takes: neighbours, one block, the lowest switch and the fewest leaves."""
+"""Which of the fitting nodes a gang takes: the lightest, neighbours, one block, the lowest switch and the fewest leaves."""
 
 from __future__ import annotations
 
 import numpy as np
 from numba import njit
 
+from flagplotd.sched.kernel.counted import counted_neighbours, enough, pick_counted
 from flagplotd.sched.kernel.fit import INNER
+from flagplotd.sched.kernel.layout import NEVER
 
 SWITCH = np.dtype([("parent", np.int64), ("level", np.int64)])
 """A switch: the one above it (-1: none) and its level (0: a leaf)."""
 
 
 @njit(**INNER)
-def choose(shape, want, found, count, nodes, switches, tally, chosen):
-    """Choose from `shape.least` to `want` of the `count` nodes in `found` into `chosen`; returns how many, 0 where too
-    few hang together. Changes `found`. `tally` has room for the switches, the blocks and the nodes."""
+def choose(shape, mask, want, masks, found, count, nodes, switches, tally, chosen):
+    """Choose from `shape.least` to `want` of the `count` nodes in `found` into `chosen`, for a gang that counts groups up
+    to `shape.most`; returns how many, 0 where too few hang together. The nodes are the lightest ones that suffice.
+
+    Changes `found`. `mask` is the row of the nodes' choice. `tally` has room for the switches and twice for the nodes.
+    """
+    bound, heaviest = NEVER, 0
+    for at in range(count):
+        weight = nodes[found[at]].weight
+        bound, heaviest = min(bound, weight), max(heaviest, weight)
+    if bound >= heaviest:
+        return _choose(shape, mask, want, masks, found, count, nodes, switches, tally, chosen)
+    kept = tally[(tally.shape[0] + switches.shape[0]) // 2 :]
+    for at in range(count):
+        kept[at] = found[at]
+    while True:
+        some, following = 0, NEVER
+        for at in range(count):
+            weight = nodes[kept[at]].weight
+            if weight <= bound:
+                found[some] = kept[at]
+                some += 1
+            else:
+                following = min(following, weight)
+        if some >= shape.least:
+            taken = _choose(shape, mask, want, masks, found, some, nodes, switches, tally, chosen)
+            if taken >= shape.least:
+                return taken
+        if following == NEVER:
+            return 0
+        bound = following
+
+
+@njit(**INNER)
+def _choose(shape, mask, want, masks, found, count, nodes, switches, tally, chosen):
+    """As `choose`, whatever the nodes' weights."""
+    if shape.groups > 0:
+        return _counted(shape, mask, want, masks, found, count, nodes, switches, tally, chosen)
     if shape.contiguous:
         return _neighbours(shape, want, found, count, chosen)
     if shape.switches == 0 or switches.shape[0] == 0:
@@ -26,6 +63,48 @@ def choose(shape, want, found, count, nodes, switches, tally, chosen):
         taken = _by_switch(shape, want, found, count, nodes, switches, tally, chosen)
     _sort(chosen, taken)
     return taken
+
+
+@njit(**INNER)
+def _counted(shape, mask, want, masks, found, count, nodes, switches, tally, chosen):
+    """As `_choose`, of a gang that counts nodes of groups: within the smallest block and the lowest switch that do."""
+    if shape.contiguous:
+        return counted_neighbours(shape, mask, want, masks, found, count, chosen)
+    if not enough(shape, mask, masks, found, count):
+        return 0
+    blocks = _count_blocks(found, count, nodes, tally)
+    while True:
+        best = _smallest(shape, tally, blocks)
+        if best < 0:
+            break
+        tally[best] = 0
+        kept = 0
+        for at in range(count):
+            if nodes[found[at]].block == best:
+                chosen[kept] = found[at]
+                kept += 1
+        if enough(shape, mask, masks, chosen, kept):
+            found[:kept] = chosen[:kept]
+            count = kept
+            break
+    _count_switches(found, count, nodes, switches, tally)
+    while True:
+        best = _lowest(shape, switches, tally)
+        if best < 0 or (shape.switches > 0 and switches[best].level > 0):
+            if shape.switches > 0 and switches.shape[0] > 0:
+                return 0
+            break
+        tally[best] = 0
+        kept = 0
+        for at in range(count):
+            if _under(nodes[found[at]].leaf, best, switches):
+                chosen[kept] = found[at]
+                kept += 1
+        if enough(shape, mask, masks, chosen, kept):
+            found[:kept] = chosen[:kept]
+            count = kept
+            break
+    return pick_counted(shape, mask, min(want, count), masks, found, count, nodes, chosen)
 
 
 @njit(**INNER)
@@ -41,7 +120,7 @@ def _sort(chosen, taken):
 
 @njit(**INNER)
 def _neighbours(shape, want, found, count, chosen):
-    best, best_length, first = -1, 1 << 60, 0
+    best, best_length, first = -1, NEVER, 0
     for at in range(count):
         if at > 0 and found[at] != found[at - 1] + 1:
             first = at
@@ -58,21 +137,32 @@ def _neighbours(shape, want, found, count, chosen):
 
 
 @njit(**INNER)
-def _one_block(shape, found, count, nodes, tally):
-    """Keep only the nodes of the smallest block that suffices, if one does."""
+def _count_blocks(found, count, nodes, tally):
+    """Count the nodes of each block into `tally`; returns how many blocks there are."""
     blocks = 0
     for at in range(count):
         blocks = max(blocks, nodes[found[at]].block + 1)
-    if blocks == 0:
-        return count
     tally[:blocks] = 0
     for at in range(count):
         if nodes[found[at]].block >= 0:
             tally[nodes[found[at]].block] += 1
-    best, best_count = -1, 1 << 60
+    return blocks
+
+
+@njit(**INNER)
+def _smallest(shape, tally, blocks):
+    """The block with the fewest nodes that suffice (-1: none)."""
+    best, best_count = -1, NEVER
     for block in range(blocks):
         if shape.least <= tally[block] < best_count:
             best, best_count = block, tally[block]
+    return best
+
+
+@njit(**INNER)
+def _one_block(shape, found, count, nodes, tally):
+    """Keep only the nodes of the smallest block that suffices, if one does."""
+    best = _smallest(shape, tally, _count_blocks(found, count, nodes, tally))
     if best < 0:
         return count
     kept = 0
@@ -85,18 +175,18 @@ def _one_block(shape, found, count, nodes, tally):
 
 @njit(**INNER)
 def _fullest(found, count, want, nodes, chosen, taken):
-    """Add `want` nodes to the `taken` chosen ones, those with the fewest whole GPUs free first."""
+    """Add `want` nodes to the `taken` chosen ones, the lightest first, of them those with the fewest whole GPUs free."""
     goal, level = taken + want, 0
     while taken < goal:
-        following = 1 << 60
+        following = NEVER
         for at in range(count):
-            whole = nodes[found[at]].whole
-            if whole == level and taken < goal:
+            key = (nodes[found[at]].weight << 20) + nodes[found[at]].whole
+            if key == level and taken < goal:
                 chosen[taken] = found[at]
                 taken += 1
-            elif level < whole < following:
-                following = whole
-        if following == 1 << 60:
+            elif level < key < following:
+                following = key
+        if following == NEVER:
             break
         level = following
     return taken

@@ -18,21 +18,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from flagplotd.core.needs import MAX_GPU_TYPES, MAX_LICENSES
+from flagplotd.core.needs import MAX_GPU_TYPES, MAX_GROUPS, MAX_LICENSES
 
 INTS = np.int64
 NEVER = 1 << 60
 """Later than anything."""
-KINDS, LICENSES = MAX_GPU_TYPES, MAX_LICENSES
+KINDS, LICENSES, GROUPS = MAX_GPU_TYPES, MAX_LICENSES, MAX_GROUPS
 USED = 6
 """Counters of a limit: jobs, nodes, CPUs, GPUs, MiB, GPU minutes."""
 
 NODE = np.dtype(
-    [(name, INTS) for name in ("cpu", "cpus", "mem", "mems", "up", "whole", "part", "leaf", "block", "head", "takes")]
+    [
+        (name, INTS)
+        for name in ("cpu", "cpus", "mem", "mems", "up", "whole", "part", "leaf", "block", "head", "takes", "weight")
+    ]
 )
 """`cpu`, `mem`: free now of `cpus`, `mems`; `whole`, `part`: GPUs wholly free and the most shards free on one;
 `leaf`, `block`: where it hangs in the network (-1: nowhere); `head`: its first event (-1: none); `takes`: how many
-events take something or close it."""
+events take something or close it; `weight`: which weight it has of those that there are, from the lowest (0) on."""
 
 CARD = np.dtype([(name, np.int32) for name in ("of", "ok", "kind", "vram", "numa")])
 
@@ -46,16 +49,18 @@ SHAPE = np.dtype(
         (name, INTS)
         for name in (
             "cpu", "mem", "least", "most", "limit", "shards", "vram", "stype", "exclusive", "kinds", "gpus", "near",
-            "switches", "contiguous", "mask", "res", "opens", "closes", "licenses",
+            "switches", "contiguous", "mask", "res", "opens", "closes", "licenses", "others", "groups", "apart",
         )
     ]
     + [("kind", INTS, (KINDS,)), ("count", INTS, (KINDS,)), ("license", INTS, (LICENSES,)), ("seats", INTS, (LICENSES,))]
-    + [("need", INTS, (USED,))]
+    + [("need", INTS, (USED,)), ("quota", INTS, (GROUPS,))]
 )  # fmt: skip
 """On each of `least` to `most` nodes: `cpu` CPUs, `mem` MiB, `kinds` pairs of GPU type (-1: any) and count, `gpus` in
 all; or `shards` or `vram` MiB of one GPU of type `stype`. `near`: all CPUs on the GPUs' NUMA domains. `switches`: the
 most leaves (0: any). `res`: the reservation it runs in, which `opens` and `closes`. `license`, `seats`: rows of licenses
-and how many. `need`: what it counts for in limits."""
+and how many. `need`: what it counts for in limits. All nodes are of one of the 1 + `others` masks that follow one another
+by 1 + `groups` rows from `mask` on. Between them are the masks of the groups, of each of which `quota` nodes are wanted;
+a node counts in one group only where they are `apart`."""
 
 JOB = np.dtype([(name, np.int32) for name in ("shape", "count", "chain", "urgent", "held")])
 """A pending job: how many starts are allowed at once (arrays), the chain of limits it is under, whether it goes before
@@ -69,7 +74,7 @@ ANSWER = np.dtype([("start", INTS)] + [(name, np.int32) for name in ("started", 
 """Of a job: planned start (0: none), starts made, its first node, why it waits, the limit that stops it (scope × USED +
 counter; -1: none)."""
 
-RESOURCES, BEHIND, LIMIT, LICENSE, RESERVED, DOWN, IMPOSSIBLE, SWITCHES, TIMES = (1 << bit for bit in range(9))
+RESOURCES, BEHIND, LIMIT, LICENSE, RESERVED, DOWN, IMPOSSIBLE, SWITCHES, TIMES, COUNTS = (1 << bit for bit in range(10))
 """Bits of why a job waits."""
 
 GPU_LEVELS, CPU_LEVELS, PART_LEVELS, MEM_LEVELS = 9, 12, 8, 14

@@ -103,15 +103,28 @@ def _bound(one, now, nodes, g_free, cards, events, e_gpu, when, first, run):
 
 
 @njit(**INNER)
+def _in_one_choice(one, shape, masks, events):
+    """Whether all nodes of a promise still are in the same one of the choices that the constraint leaves."""
+    for choice in range(shape.others + 1):
+        mask, inside = shape.mask + choice * (1 + shape.groups), 0
+        for part in range(one.parts):
+            row = events[one.first + 2 * part].row
+            inside += (masks[mask, row >> 6] >> np.uint64(row & 63)) & ONE != 0
+        if inside == one.parts:
+            return True
+    return False
+
+
+@njit(**INNER)
 def can_keep(one, time, shape, masks, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run):
     """Whether a promise that is not in the timelines can be had where it was made, from `time` on."""
     end = time + shape.limit
-    if time < shape.opens or end > shape.closes:
+    if time < shape.opens or end > shape.closes or not _in_one_choice(one, shape, masks, events):
         return False
     for part in range(one.parts):
         event = one.first + 2 * part
         row = events[event].row
-        if not nodes[row].up or not (masks[shape.mask, row >> 6] >> np.uint64(row & 63)) & ONE:
+        if not nodes[row].up:
             return False
         if not window(nodes, g_free, events, e_gpu, row, time, end, shape.res, room, room_gpu, run):
             return False

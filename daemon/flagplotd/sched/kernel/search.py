@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from flagplotd.sched.kernel.fit import INNER, best_share, cpus_of, fits, near_enough, pick, share_of
+from flagplotd.sched.kernel.fit import INNER, fits, near_enough, pick
 from flagplotd.sched.kernel.gang import choose
 from flagplotd.sched.kernel.layout import (
     AT_CPU,
@@ -18,11 +18,12 @@ from flagplotd.sched.kernel.layout import (
     NEVER,
     PART_LEVELS,
 )
+from flagplotd.sched.kernel.price import alike, price
 from flagplotd.sched.kernel.timeline import earliest_on, log2, window
 
 ONE = np.uint64(1)
-ENOUGH = 32
-"""Nodes of one tier that are compared for the best fit."""
+ENOUGH, PRICED = 8, 32
+"""Nodes of one tier that are looked at, and nodes that are priced, for one job."""
 TRIES = 64
 """Moments tried for a gang whose nodes must hang together before it is left without a planned start."""
 
@@ -48,24 +49,10 @@ def fits_now(shape, row, now, nodes, g_free, cards, c_numa, events, e_gpu, room,
 
 
 @njit(**INNER)
-def score_of(shape, row, nodes, g_free, cards):
-    """Less is better: the tightest fit, so that whole GPUs and whole nodes stay together."""
-    node = nodes[row]
-    left = node.cpu - cpus_of(shape, node)
-    if shape.shards > 0 or shape.vram > 0:
-        gpu = best_share(shape, g_free[row], cards[row])
-        rest = 0
-        if gpu >= 0:
-            rest = g_free[row, gpu] - share_of(shape, cards[row, gpu].of, cards[row, gpu].vram)
-        return (rest << 40) + (node.whole << 24) + left
-    return ((node.whole - shape.gpus) << 24) + left
-
-
-@njit(**INNER)
 def scan(
-    shape, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run, found, info
+    shape, mask, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run, found, info
 ):
-    """All nodes on which a part fits now, in their order, into `found`; returns how many.
+    """All nodes of a choice on which a part fits now, in their order, into `found`; returns how many.
 
     `info` counts the nodes that fit but for a planned start (0) or a reservation (1).
     """
@@ -73,7 +60,7 @@ def scan(
     info[0], info[1] = 0, 0
     levels_of(shape, levels)
     for block in range(masks.shape[1]):
-        word = masks[shape.mask, block] & free[levels[0], block] & free[levels[1], block] & free[levels[3], block]
+        word = masks[mask, block] & free[levels[0], block] & free[levels[1], block] & free[levels[3], block]
         row = block << 6
         while word != 0:
             if word & ONE and nodes[row].cpu >= shape.cpu:
@@ -89,20 +76,36 @@ def scan(
 
 
 @njit(**INNER)
-def best_node(shape, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run, info):
-    """The node on which a job on one node starts now (-1: none): the tightest of the first `ENOUGH` in the first tier
-    that has any. Tiers go from nodes with little free to those with much, by shared GPUs, then by whole ones."""
+def best_node(shape, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run, info,
+              typical):  # fmt: skip
+    """The node on which a job on one node starts now (-1: none): of the lightest, the one of the least price, of equal ones
+    the first. Looked at are the first `ENOUGH` of each tier until `PRICED` had different prices; tiers go from nodes with
+    little free to those with much, by shared GPUs, then by whole ones."""
     info[0], info[1] = 0, 0
     levels_of(shape, levels)
     share = shape.shards > 0 or shape.vram > 0
-    tier = levels[2] if share else levels[0]
     if not _any(shape, masks, free, levels, 1 if share else levels[0]) and not (
         share and _any(shape, masks, free, levels, levels[2])
     ):
         return -1
-    while tier >= 0:
-        best, best_score, seen = -1, NEVER, 0
-        above = _above(tier)
+    weight = 0
+    while weight < NEVER:
+        row, weight = _lightest(shape, weight, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room,
+                                room_gpu, run, info, typical)  # fmt: skip
+        if row >= 0:
+            return row
+    return -1
+
+
+@njit(**INNER)
+def _lightest(shape, weight, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run,
+              info, typical):  # fmt: skip
+    """As `best_node`, of the nodes of one weight (-1: none), and the next weight that might have one (NEVER: there is
+    no other)."""
+    best, least, priced, following = -1, NEVER, 0, NEVER
+    tier = levels[2] if shape.shards > 0 or shape.vram > 0 else levels[0]
+    while tier >= 0 and priced < PRICED:
+        seen, last, above = 0, -1, _above(tier)
         for block in range(masks.shape[1]):
             word = masks[shape.mask, block] & free[tier, block] & free[levels[1], block] & free[levels[3], block]
             if above >= 0:
@@ -110,23 +113,33 @@ def best_node(shape, now, masks, free, nodes, g_free, cards, c_numa, events, e_g
             row = block << 6
             while word != 0 and seen < ENOUGH:
                 if word & ONE and nodes[row].cpu >= shape.cpu:
-                    answer = fits_now(shape, row, now, nodes, g_free, cards, c_numa, events, e_gpu, room, room_gpu, run)
+                    answer = 0
+                    if nodes[row].weight > weight:
+                        following = min(following, nodes[row].weight)
+                    elif nodes[row].weight == weight:
+                        answer = fits_now(
+                            shape, row, now, nodes, g_free, cards, c_numa, events, e_gpu, room, room_gpu, run
+                        )
                     if answer >= 2:
                         info[answer - 2] += 1
                     elif answer == 1:
                         seen += 1
-                        score = score_of(shape, row, nodes, g_free, cards)
-                        if score < best_score:
-                            best, best_score = row, score
+                        if last < 0 or not alike(typical, row, last, masks, nodes, g_free, cards):
+                            priced += 1
+                            last = row
+                            there = room_gpu if nodes[row].takes > 0 else g_free[row]
+                            cost = price(
+                                typical, shape, row, masks, nodes[row], g_free[row], there, cards[row], c_numa[row], run
+                            )
+                            if cost < least:
+                                best, least = row, cost
                 word >>= ONE
                 row += 1
             if seen >= ENOUGH:
                 break
-        if best >= 0:
-            return best
         # Shares go on to whole GPUs when no shared one has room.
         tier = above if above >= 0 else (1 if tier >= AT_PART else -1)
-    return -1
+    return best, following
 
 
 @njit(**INNER)
@@ -165,13 +178,13 @@ def bound(shape, table, column, levels):
 
 
 @njit(**INNER)
-def first_start(shape, start, masks, nodes, g_free, cards, events, e_gpu, when, first, levels, room, room_gpu, run,
+def first_start(shape, mask, least, start, masks, nodes, g_free, cards, events, e_gpu, when, first, levels, room, room_gpu, run,
                 times):  # fmt: skip
-    """The moment from `start` on before which fewer than `least` nodes fit a part, and the node that fits it first."""
+    """The moment from `start` on before which fewer than `least` nodes of a mask fit a part, and the node that fits it first."""
     levels_of(shape, levels)
-    least, held, best, blind = shape.least, 0, -1, shape.res >= 0
+    held, best, blind = 0, -1, shape.res >= 0
     for block in range(masks.shape[1]):
-        word = masks[shape.mask, block]
+        word = masks[mask, block]
         if held == least and not blind and max(start, bound(shape, first, block, levels)) >= times[0]:
             continue
         row = block << 6
@@ -220,13 +233,13 @@ def _keep(times, held, least, time):
 
 @njit(**INNER)
 def fitting_at(
-    shape, time, masks, nodes, g_free, cards, events, e_gpu, when, first, levels, room, room_gpu, run, found
+    shape, mask, time, masks, nodes, g_free, cards, events, e_gpu, when, first, levels, room, room_gpu, run, found
 ):
-    """The nodes on which a part fits from `time` for its whole limit, in their order; returns how many."""
+    """The nodes of a choice on which a part fits from `time` for its whole limit, in their order; returns how many."""
     levels_of(shape, levels)
     count, blind = 0, shape.res >= 0
     for block in range(masks.shape[1]):
-        word = masks[shape.mask, block]
+        word = masks[mask, block]
         if not blind and bound(shape, first, block, levels) > time:
             continue
         row = block << 6
@@ -270,45 +283,65 @@ def seats_from(shape, start, nodes, g_free, events, e_gpu, licenses, room, room_
 @njit(**INNER)
 def when_and_where(shape, now, masks, nodes, g_free, cards, events, e_gpu, when, first, switches, levels, room, room_gpu, run,
                    times, found, tally, chosen, licenses):  # fmt: skip
-    """The earliest start of a job after `now` and its nodes into `chosen`: (moment, how many). NEVER: none is known."""
+    """The earliest start of a job after `now` and its nodes into `chosen`: (moment, how many). NEVER: none is known.
+    Of several choices of nodes the first that starts earliest is taken."""
+    best, last, soonest, taken = -1, -1, NEVER, 0
+    for choice in range(shape.others + 1):
+        time, count = _on_choice(shape, shape.mask + choice * (1 + shape.groups), now, masks, nodes, g_free, cards, events, e_gpu,
+                                 when, first, switches, levels, room, room_gpu, run, times, found, tally, chosen, licenses)  # fmt: skip
+        if time < NEVER:
+            last = choice
+        if time < soonest:
+            best, soonest, taken = choice, time, count
+    if last != best:
+        _on_choice(shape, shape.mask + best * (1 + shape.groups), now, masks, nodes, g_free, cards, events, e_gpu, when, first,
+                   switches, levels, room, room_gpu, run, times, found, tally, chosen, licenses)  # fmt: skip
+    return soonest, taken
+
+
+@njit(**INNER)
+def _on_choice(shape, mask, now, masks, nodes, g_free, cards, events, e_gpu, when, first, switches, levels, room, room_gpu,
+               run, times, found, tally, chosen, licenses):  # fmt: skip
     start = max(now + 1, shape.opens)
     for _ in range(TRIES):
-        time, row = first_start(
-            shape, start, masks, nodes, g_free, cards, events, e_gpu, when, first, levels, room, room_gpu, run, times
-        )
+        time, row = first_start(shape, mask, shape.least, start, masks, nodes, g_free, cards, events, e_gpu, when, first,
+                                levels, room, room_gpu, run, times)  # fmt: skip
         if time >= NEVER or time + shape.limit > shape.closes:
             return NEVER, 0
         free = time
         if shape.licenses > 0:
             free = seats_from(shape, time, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run)
-            if free >= NEVER:
-                return NEVER, 0
+        for group in range(shape.groups):
+            if free < NEVER:
+                free, _ = first_start(shape, mask + 1 + group, shape.quota[group], free, masks, nodes, g_free, cards, events,
+                                      e_gpu, when, first, levels, room, room_gpu, run, times)  # fmt: skip
+        if free >= NEVER:
+            return NEVER, 0
         if free > time:
             start = free
             continue
-        if shape.least == 1:
+        if shape.least == 1 and shape.groups == 0 and nodes[row].weight == 0:
             chosen[0] = row
             return time, 1
-        count = fitting_at(
-            shape, time, masks, nodes, g_free, cards, events, e_gpu, when, first, levels, room, room_gpu, run, found
-        )
+        count = fitting_at(shape, mask, time, masks, nodes, g_free, cards, events, e_gpu, when, first, levels, room, room_gpu,
+                           run, found)  # fmt: skip
         taken = 0
         if count >= shape.least:
-            taken = choose(shape, shape.least, found, count, nodes, switches, tally, chosen)
+            taken = choose(shape, mask, shape.least, masks, found, count, nodes, switches, tally, chosen)
         if taken >= shape.least:
             return time, taken
-        start = _next_release(shape, time, masks, nodes, events)
+        start = _next_release(mask, time, masks, nodes, events)
         if start >= NEVER:
             return NEVER, 0
     return NEVER, 0
 
 
 @njit(**INNER)
-def _next_release(shape, time, masks, nodes, events):
-    """The first moment after `time` at which something is given back on a node that a shape may use."""
+def _next_release(mask, time, masks, nodes, events):
+    """The first moment after `time` at which something is given back on a node of a choice."""
     following = NEVER
     for block in range(masks.shape[1]):
-        word = masks[shape.mask, block]
+        word = masks[mask, block]
         row = block << 6
         while word != 0:
             if word & ONE:
