@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from hypothesis import given
+from hypothesis import given, note
 from hypothesis import strategies as some
 from support.plan_follow import PLAIN, planned
-from support.random_clusters import end, submissions, submit, worlds
+from support.random_clusters import describe, end, submissions, submit, worlds
 from support.states import World
 from support.thorough import examples
 
@@ -38,6 +38,7 @@ policies = some.one_of(
 
 def run(world: World, policy: Policy, played: list[Round]) -> None:
     """Cycle by cycle; the core accepts every start."""
+    note(describe(world))
     for jobs, after, over in played:
         for fields in jobs:
             submit(world, fields)

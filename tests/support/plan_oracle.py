@@ -102,14 +102,15 @@ class Oracle:
                 yield from self._reserved_part(reservation, name, start, end)
 
     def _reserved_part(self, reservation: Reservation, name: str, start: int, end: int) -> Iterator[Use]:
-        """Cores and the GPUs that its own jobs hold, else idle ones, the last first. What those jobs hold is theirs."""
+        """Cores and the GPUs that its own jobs hold, else those that nobody else holds then, the last first. What its
+        own jobs hold is theirs."""
         mine, others = list[tuple[int, Use]](), set[int]()
         for number in sorted(self.state.use[name].jobs if name in self.state.use else ()):
             job = self.state.jobs[number]
             for use in (use for use in self._parts_of(job) if use.place == name):
                 if job.spec.reservation == reservation.name:
                     mine.append((use.end, use))
-                else:
+                elif use.end > start:
                     others.update(gpu for gpu, _ in use.gpus)
         until = {gpu: when for when, use in sorted(mine, key=lambda one: one[0]) for gpu, _ in use.gpus}
         left = (reservation.cores or 0) * max(self.hardware(name).threads_per_core, 1)

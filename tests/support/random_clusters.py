@@ -43,7 +43,7 @@ def inventories(draw: some.DrawFn) -> Inventory:
         "none": (), "halves": (f"0-{half - 1}", f"{half}-{cpus - 1}"),
         "alternating": (",".join(map(str, range(0, cpus, 2))), ",".join(map(str, range(1, cpus, 2)))),
     }[layout]  # fmt: skip
-    memory = draw(some.sampled_from((1_000, 8_000)))
+    threads, memory = draw(some.sampled_from((1, 1, 2))), draw(some.sampled_from((1_000, 8_000)))
     numa = tuple(NumaNode(index, ids, memory // 2) for index, ids in enumerate(lists))
     gpus = tuple(
         Gpu(index, f"GPU-{index}", kind, vram_mib=vram, numa=domain if lists else None, shards=shards, fault=fault)
@@ -60,7 +60,7 @@ def inventories(draw: some.DrawFn) -> Inventory:
         )
     )  # fmt: skip
     return Inventory(
-        "b1", 1, cpus, draw(some.sampled_from((1, 1, 2))), f"0-{cpus - 1}", memory, numa, gpus,
+        "b1", 1, cpus // threads, threads, f"0-{cpus - 1}", memory, numa, gpus,
         tuple(filter(None, {draw(some.sampled_from(FEATURES)), draw(some.sampled_from(FEATURES))})),
         draw(some.sampled_from(("", "s1", "s2", "s2"))),
     )  # fmt: skip
@@ -197,6 +197,14 @@ def submissions(draw: some.DrawFn, gangs: bool = False) -> dict[str, Any]:
     elif extra == 5:
         fields["qos"] = "q"
     return fields
+
+
+def describe(world: World) -> str:
+    """What a failed example needs to be understood."""
+    state = world.state
+    nodes = "\n".join(f"  {node}" for node in state.nodes.values())
+    records = "\n".join(f"  {one}" for kind in (state.accounts, state.associations, state.qos, state.reservations) for one in kind.values())  # fmt: skip
+    return f"nodes:\n{nodes}\nrecords:\n{records}\npartitions: {state.partitions}\nswitches: {state.settings.switches}"
 
 
 def submit(world: World, fields: dict[str, Any]) -> int:

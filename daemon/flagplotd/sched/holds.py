@@ -74,7 +74,7 @@ def _part(
     """A reservation of some cores or GPUs of a node: what its own jobs hold of it already is held when they end."""
     assert node.inventory is not None
     members = _members(state, reservation, node.name, now, default_time_s)
-    others = _taken_by_others(state, reservation, node.name)
+    others = _taken_by_others(state, reservation, node.name, start, now, default_time_s)
     cpus = (reservation.cores or 0) * max(node.inventory.threads_per_core, 1)
     inside = {index for _, part in members for index in (gpu.index for gpu in part.gpus)}
     cards = sorted(node.inventory.gpus, key=lambda gpu: (gpu.index not in inside, gpu.index in others, -gpu.index))
@@ -112,13 +112,17 @@ def _members(
     return sorted(found, key=lambda one: one[0])
 
 
-def _taken_by_others(state: State, reservation: Reservation, node: str) -> set[int]:
+def _taken_by_others(
+    state: State, reservation: Reservation, node: str, start: int, now: int, default_time_s: int
+) -> set[int]:
+    """The GPUs that other jobs hold beyond `start`. Who leaves before changes nothing: else the choice would move to
+    GPUs that somebody was promised."""
     use = state.use.get(node)
     return {
         gpu.index
         for job in (state.jobs[number] for number in sorted(use.jobs if use is not None else ()))
-        if job.spec.reservation != reservation.name and job.status.allocation is not None
-        for part in job.status.allocation.nodes
-        if part.node == node
-        for gpu in part.gpus
+        if job.spec.reservation != reservation.name
+        for one in leaving(state, job, now, default_time_s)
+        if one.part.node == node and one.end > start
+        for gpu in one.part.gpus
     }

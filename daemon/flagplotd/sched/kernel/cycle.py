@@ -69,9 +69,9 @@ def refresh(nodes, free, g_free, cards, row):
 
 @njit(**OPTIONS)
 def prepare(now, count, nodes, free, g_free, cards, events, e_gpu, when, first, run):
-    """Make a snapshot's arrays ready: nothing ends before the next second, what is free and the bounds are known."""
+    """Make a snapshot's arrays ready: no job ends before the next second, what is free and the bounds are known."""
     for event in range(events.shape[0]):
-        if events[event].sign > 0 and events[event].shut == 0 and events[event].time <= now:
+        if events[event].sign > 0 and events[event].shut == 0 and events[event].res < 0 and events[event].time <= now:
             events[event].time = now + 1
     first[:] = NEVER
     for row in range(count):
