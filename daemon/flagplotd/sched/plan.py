@@ -99,6 +99,7 @@ def _run(snapshot: Snapshot, policy: Policy) -> tuple[Any, Any, Any, Any, Promis
     held, kept, kept_gpu = recalled(snapshot, before, jobs, planned)
     promised = min(planned * (most + seats), MOST_PLANNED) + len(kept) + len(before.places) * seats + most + seats
     arrays, rows = arrays_of(snapshot, starts * (1 + seats) + most + seats + 2 * promised), most + starts
+    arrays.tail[1] = len(held) - planned
     when = np.zeros((layout.BOUNDS, nodes), ints)
     first = np.zeros((layout.BOUNDS, arrays.masks.shape[1]), ints)
     run = np.zeros(width, np.int32)
