@@ -192,7 +192,9 @@ class Oracle:
             return True
         count = sum(gpu.count for gpu in request.gpus_per_node) or 1
         for chosen in combinations(range(len(cards)), count):
-            only = Room(room.cpus, room.memory_mib, [free if gpu in chosen else 0 for gpu, free in enumerate(room.shards)])
+            only = Room(
+                room.cpus, room.memory_mib, [free if gpu in chosen else 0 for gpu, free in enumerate(room.shards)]
+            )
             near = (self.free_cpus[name] & beside(self.hardware(name), chosen)).bit_count()
             if near >= request.cpus_per_task and suffices(request, self.nodes[name], only):
                 return True
@@ -344,7 +346,11 @@ def suffices(request: Request, node: Node, room: Room) -> bool:
     """Whether a part fits into what is free of a node."""
     assert node.inventory is not None
     cards = list(zip(node.inventory.gpus, room.shards, strict=True))
-    if cpus_of(request, node) > room.cpus or request.cpus_per_task > room.cpus or memory_of(request, node) > room.memory_mib:
+    if (
+        cpus_of(request, node) > room.cpus
+        or request.cpus_per_task > room.cpus
+        or memory_of(request, node) > room.memory_mib
+    ):
         return False
     if request.shards or request.vram_mib:
         asked = [(share(request, gpu), free) for gpu, free in cards]
@@ -366,7 +372,10 @@ def check_gpus(request: Request, cards: tuple[Gpu, ...], gpus: dict[int, int]) -
     kinds = Counter(cards[gpu].type for gpu in gpus)
     assert kinds.total() == sum(wanted.count for wanted in request.gpus_per_node), (request, gpus)
     for kind in {wanted.type for wanted in request.gpus_per_node if wanted.type}:
-        assert kinds[kind] >= sum(wanted.count for wanted in request.gpus_per_node if wanted.type == kind), (request, gpus)
+        assert kinds[kind] >= sum(wanted.count for wanted in request.gpus_per_node if wanted.type == kind), (
+            request,
+            gpus,
+        )
 
 
 def beside(inventory: Inventory, gpus: Iterable[int]) -> int:

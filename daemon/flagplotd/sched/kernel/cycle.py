@@ -225,7 +225,9 @@ def when_next(job, one, hold, now, shape, masks, nodes, g_free, cards, c_numa, e
     """Promise a job its earliest start; that of before, in the same place, where nothing is earlier. Returns the moment
     (NEVER: none is known). With `hold` that of before is taken untried where it can be had."""
     old = max(one.time, now if hold else now + 1)
-    kept = one.time < NEVER and can_keep(one, old, shape, masks, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run)
+    kept = one.time < NEVER and can_keep(
+        one, old, shape, masks, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run
+    )
     time, taken = NEVER, 0
     if not (kept and (hold or old == now + 1)):
         time, taken = when_and_where(shape, now, masks, nodes, g_free, cards, events, e_gpu, when, first, switches, levels,
