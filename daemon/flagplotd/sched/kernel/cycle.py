@@ -324,11 +324,13 @@ def cycle(now, reservations, firm, jobs, held, kept, kept_gpu, shapes, masks, fr
             if at >= 0 and held[at].linked:
                 linked = True
                 take_out(held[at], now, shape, nodes, g_free, cards, events, e_gpu, when, first, run)
-            rows, scope = start_job(
-                job, rows, made, linked, now, jobs, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, tail,
-                when, first, c_first, c_scope, used, most, switches, licenses, failed, room, room_gpu, run, gpus, levels,
-                found, tally, chosen, info, out, out_gpu, answers,
-            )  # fmt: skip
+            scope = over(jobs[job].chain, shape.need, c_first, c_scope, used, most)
+            if scope < 0 and (linked or failed[kind] == 0):
+                rows, scope = start_job(
+                    job, rows, made, linked, now, jobs, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, tail,
+                    when, first, c_first, c_scope, used, most, switches, licenses, failed, room, room_gpu, run, gpus, levels,
+                    found, tally, chosen, info, out, out_gpu, answers,
+                )  # fmt: skip
             moved |= linked and answer.started > 0
             if at >= 0 and answer.started > 0:
                 held[at].time = NEVER
