@@ -12,10 +12,12 @@ from flagplot_wire.policy import Reservation
 from flagplotd.core.reservations import whole
 from flagplotd.core.sharing import Sharing
 from flagplotd.core.state import State
+from flagplotd.sched.kernel.layout import NEVER
 from flagplotd.sched.leaving import leaving
 
 REPEATS = 32
-"""Times ahead that a repeating reservation is planned around."""
+"""Times ahead that a repeating reservation is planned around; the last of them is taken to have no end, so that nothing is
+promised beyond."""
 
 
 class Hold(Struct, frozen=True):
@@ -39,9 +41,9 @@ def holds_of(
     seats = {name: row for row, name in enumerate(licenses, len(nodes))}
     found = list(_seats_back(state, now, seats, default_time_s))
     for number, reservation in enumerate(state.reservations.values()):
-        times = range(REPEATS if reservation.repeat_s else 1)
-        for start in (reservation.start + reservation.repeat_s * time for time in times):
-            end = start + reservation.end - reservation.start
+        for time in range(REPEATS if reservation.repeat_s else 1):
+            start = reservation.start + reservation.repeat_s * time
+            end = NEVER if time == REPEATS - 1 else start + reservation.end - reservation.start
             for name, count in reservation.licenses:
                 if name in seats:
                     found += _pair(seats[name], start, end, number, count)

@@ -126,3 +126,25 @@ def test_a_gpu_that_fell_off_the_bus_is_not_free_when_its_job_ends() -> None:
     ))  # fmt: skip
     number = world.submit(ask(cpus=1, minutes=10, gpus_per_node=(GpuCount(1),)))
     assert forecast(world, number).start == world.now + 3_600
+
+
+def test_nothing_is_promised_beyond_the_last_time_of_a_reservation_that_is_looked_at() -> None:
+    """Half of every hour the node is closed: a job of an hour never fits, although only so many times are planned around."""
+    world = World(nodes=1)
+    reserve(world, start=world.now + 60, end=world.now + 1_860, nodes=("n1",), repeat_s=3_600)
+    number = world.submit(ask(minutes=60))
+    world.cycle()
+    assert forecast(world, number).start is None
+    assert forecast(world, world.submit(ask(minutes=30))).start == world.now + 1_860
+
+
+def test_a_job_of_a_flexible_reservation_is_not_planned_after_its_end() -> None:
+    """When the reservation is over the job can start no more."""
+    world = World(nodes=1)
+    world.submit(ask(minutes=60))
+    world.cycle()
+    reserve(world, start=world.now + 60, end=world.now + 3_600, nodes=("n1",), users=("ada",), flex=True)
+    number = world.submit(ask(minutes=60), reservation="course")
+    assert forecast(world, number).start is None
+    reserve(world, start=world.now + 60, end=world.now + 3_601, nodes=("n1",), users=("ada",), flex=True)
+    assert forecast(world, number).start == world.now + 3_600
