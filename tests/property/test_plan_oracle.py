@@ -59,25 +59,25 @@ def run(world: World, policy: Policy, played: list[Round]) -> None:
         world.do(st.Tick())
 
 
-@examples(300)
+@examples(250)
 @given(worlds(), policies, rounds())
 def test_nodes_of_all_kinds(world: World, policy: Policy, played: list[Round]) -> None:
     run(world, policy, played)
 
 
-@examples(300)
+@examples(250)
 @given(worlds(gangs=True), policies, rounds(gangs=True))
 def test_gangs(world: World, policy: Policy, played: list[Round]) -> None:
     run(world, policy, played)
 
 
-@examples(300)
+@examples(250)
 @given(worlds(reserved=True), policies, rounds())
 def test_reservations(world: World, policy: Policy, played: list[Round]) -> None:
     run(world, policy, played)
 
 
-@examples(300)
+@examples(250)
 @given(worlds(shared=True), policies, rounds())
 def test_limits(world: World, policy: Policy, played: list[Round]) -> None:
     run(world, policy, played)
