@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from hypothesis import given
+from hypothesis import given, note
 from hypothesis import strategies as some
 from support.plan_follow import PLAIN, planned
-from support.random_clusters import end, submissions, submit, worlds
+from support.random_clusters import describe, end, mishap, submissions, submit, worlds
 from support.states import World
 from support.thorough import examples
 
@@ -20,14 +20,15 @@ from flagplotd.core.recheck import why_not
 from flagplotd.core.sharing import Sharing
 from flagplotd.sched.plan import Policy
 
-Round = tuple[list[dict[str, Any]], int, list[int]]
-"""Submissions, seconds that pass after the cycle, and which of the running jobs end then."""
+Round = tuple[list[dict[str, Any]], int, list[int], int]
+"""Submissions, seconds that pass after the cycle, which of the running jobs end then, and whether anything breaks."""
 
 
 def rounds(gangs: bool = False) -> some.SearchStrategy[list[Round]]:
     jobs = some.lists(submissions(gangs), max_size=7)
     after = some.sampled_from((0, 1, 60, 600, 3_000))
-    return some.lists(some.tuples(jobs, after, some.lists(some.integers(0, 7), max_size=3)), min_size=1, max_size=3)
+    ends = some.lists(some.integers(0, 7), max_size=3)
+    return some.lists(some.tuples(jobs, after, ends, some.integers(0, 12)), min_size=1, max_size=3)
 
 
 policies = some.one_of(
@@ -38,7 +39,8 @@ policies = some.one_of(
 
 def run(world: World, policy: Policy, played: list[Round]) -> None:
     """Cycle by cycle; the core accepts every start."""
-    for jobs, after, over in played:
+    note(describe(world))
+    for jobs, after, over, kind in played:
         for fields in jobs:
             submit(world, fields)
         made = planned(world.state, world.now, policy)
@@ -53,28 +55,29 @@ def run(world: World, policy: Policy, played: list[Round]) -> None:
         due = [number for number in running if world.state.jobs[number].limit_ends <= world.now]
         for number in sorted({*due[1:], *(running[place] for place in over if place < len(running))}):
             end(world, number)
+        mishap(world, kind)
         world.do(st.Tick())
 
 
-@examples(150)
+@examples(250)
 @given(worlds(), policies, rounds())
 def test_nodes_of_all_kinds(world: World, policy: Policy, played: list[Round]) -> None:
     run(world, policy, played)
 
 
-@examples(150)
+@examples(250)
 @given(worlds(gangs=True), policies, rounds(gangs=True))
 def test_gangs(world: World, policy: Policy, played: list[Round]) -> None:
     run(world, policy, played)
 
 
-@examples(150)
+@examples(250)
 @given(worlds(reserved=True), policies, rounds())
 def test_reservations(world: World, policy: Policy, played: list[Round]) -> None:
     run(world, policy, played)
 
 
-@examples(150)
+@examples(250)
 @given(worlds(shared=True), policies, rounds())
 def test_limits(world: World, policy: Policy, played: list[Round]) -> None:
     run(world, policy, played)

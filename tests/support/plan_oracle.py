@@ -24,7 +24,8 @@ from flagplotd.core.limits import limit_chain, scopes
 from flagplotd.core.reservations import covered, whole
 from flagplotd.core.state import State
 
-REPEATS = 32
+REPEATS, FAR = 32, 1 << 60
+"""Times that a reservation repeats, the last of them without an end."""
 ENDLESS = 315_360_000
 """Seconds of a job without a limit."""
 
@@ -70,9 +71,10 @@ class Oracle:
         for number in sorted(self.state.active):
             self._running(self.state.jobs[number])
         for reservation in self.state.reservations.values():
-            times = range(REPEATS if reservation.repeat_s else 1)
-            for start in (reservation.start + time * reservation.repeat_s for time in times):
-                self.uses += self._reserved(reservation, start, start + reservation.end - reservation.start)
+            for time in range(REPEATS if reservation.repeat_s else 1):
+                start = reservation.start + time * reservation.repeat_s
+                end = start + reservation.end - reservation.start
+                self.uses += self._reserved(reservation, start, FAR if time == REPEATS - 1 else end)
 
     def hardware(self, name: str) -> Inventory:
         inventory = self.nodes[name].inventory
@@ -102,14 +104,15 @@ class Oracle:
                 yield from self._reserved_part(reservation, name, start, end)
 
     def _reserved_part(self, reservation: Reservation, name: str, start: int, end: int) -> Iterator[Use]:
-        """Cores and the GPUs that its own jobs hold, else idle ones, the last first. What those jobs hold is theirs."""
+        """Cores and the GPUs that its own jobs hold, else those that nobody else holds then, the last first. What its
+        own jobs hold is theirs."""
         mine, others = list[tuple[int, Use]](), set[int]()
         for number in sorted(self.state.use[name].jobs if name in self.state.use else ()):
             job = self.state.jobs[number]
             for use in (use for use in self._parts_of(job) if use.place == name):
                 if job.spec.reservation == reservation.name:
                     mine.append((use.end, use))
-                else:
+                elif use.end > start:
                     others.update(gpu for gpu, _ in use.gpus)
         until = {gpu: when for when, use in sorted(mine, key=lambda one: one[0]) for gpu, _ in use.gpus}
         left = (reservation.cores or 0) * max(self.hardware(name).threads_per_core, 1)
@@ -211,7 +214,9 @@ class Oracle:
     def times_allow(self, job: Job, start: int) -> bool:
         """Whether a job's own reservation is open for it from `start` on."""
         own = self.state.reservations.get(job.spec.reservation)
-        return own is None or own.flex or own.start <= start <= own.end - limit_of(job.spec.request)
+        if own is None or own.flex:
+            return own is None or own.repeat_s > 0 or start < own.end
+        return own.start <= start <= own.end - limit_of(job.spec.request)
 
     def can_start(self, job: Job, start: int, switches: bool) -> bool:
         """Whether any place exists; `switches`: the most of switches still counts."""
@@ -251,7 +256,7 @@ class Oracle:
 
     def moments(self, since: int) -> list[int]:
         """Moments from `since` on at which something changes for the better."""
-        return sorted({since, *(use.end for use in self.uses if use.end > since)})
+        return sorted({since, *(use.end for use in self.uses if since < use.end < FAR)})
 
     def earliest(self, job: Job, switches: bool) -> int | None:
         """The first moment after now at which the job could start (None: there is none)."""

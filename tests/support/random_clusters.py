@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 from hypothesis import strategies as some
-from support.states import World
+from support.states import ROOT, World
 
 from flagplot_wire import events as ev
 from flagplot_wire.errors import Refused
@@ -44,7 +44,7 @@ def inventories(draw: some.DrawFn) -> Inventory:
         "none": (), "halves": (f"0-{half - 1}", f"{half}-{cpus - 1}"),
         "alternating": (",".join(map(str, range(0, cpus, 2))), ",".join(map(str, range(1, cpus, 2)))),
     }[layout]  # fmt: skip
-    memory = draw(some.sampled_from((1_000, 8_000)))
+    threads, memory = draw(some.sampled_from((1, 1, 2))), draw(some.sampled_from((1_000, 8_000)))
     numa = tuple(NumaNode(index, ids, memory // 2) for index, ids in enumerate(lists))
     gpus = tuple(
         Gpu(index, f"GPU-{index}", kind, vram_mib=vram, numa=domain if lists else None, shards=shards, fault=fault)
@@ -61,7 +61,7 @@ def inventories(draw: some.DrawFn) -> Inventory:
         )
     )  # fmt: skip
     return Inventory(
-        "b1", 1, cpus, draw(some.sampled_from((1, 1, 2))), f"0-{cpus - 1}", memory, numa, gpus,
+        "b1", 1, cpus // threads, threads, f"0-{cpus - 1}", memory, numa, gpus,
         tuple(filter(None, {draw(some.sampled_from(FEATURES)), draw(some.sampled_from(FEATURES))})),
         draw(some.sampled_from(("", "s1", "s2", "s2"))),
     )  # fmt: skip
@@ -200,16 +200,35 @@ def submissions(draw: some.DrawFn, gangs: bool = False) -> dict[str, Any]:
     elif extra in (2, 3):
         fields["reservation"] = draw(some.sampled_from(("r1", "r2")))
     elif extra == 4:
-        fields["nice"] = -draw(some.integers(1, 3))
+        fields |= {"nice": -draw(some.integers(1, 3)), "who": ROOT}
     elif extra == 5:
         fields["qos"] = "q"
     return fields
+
+
+def describe(world: World) -> str:
+    """What a failed example needs to be understood."""
+    state = world.state
+    nodes = "\n".join(f"  {node}" for node in state.nodes.values())
+    records = "\n".join(f"  {one}" for kind in (state.accounts, state.associations, state.qos, state.reservations) for one in kind.values())  # fmt: skip
+    return f"nodes:\n{nodes}\nrecords:\n{records}\npartitions: {state.partitions}\nswitches: {state.settings.switches}"
 
 
 def submit(world: World, fields: dict[str, Any]) -> int:
     """Submit; the number, or 0 where the gate refuses it."""
     reply = world.try_submit(**fields)
     return reply.number if isinstance(reply, Submitted) else 0
+
+
+def mishap(world: World, kind: int) -> None:
+    """Some of the time the first node drains, or its first GPU falls off the bus."""
+    node = world.state.nodes[NODES[0]]  # type: ignore[index]
+    if kind == 0:
+        apply(world.state, ev.NodeChanged(msgspec.structs.replace(node, drain=Drain("broken", "root", 1)), "drained"))
+    elif kind == 1 and node.inventory is not None and node.inventory.gpus:
+        gpus = (msgspec.structs.replace(node.inventory.gpus[0], fault="fell off the bus"), *node.inventory.gpus[1:])
+        machine = msgspec.structs.replace(node.inventory, gpus=gpus)
+        apply(world.state, ev.NodeChanged(msgspec.structs.replace(node, inventory=machine), "hardware"))
 
 
 def end(world: World, number: int) -> None:

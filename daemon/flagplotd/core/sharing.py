@@ -203,10 +203,12 @@ class Sharing:
         return bool(reservation.gpus and part.gpus) and len(gpus) + (reservation.gpus or 0) > len(node.inventory.gpus)
 
     def _held_by_others(self, name: str, node: str) -> Iterator[NodeAlloc]:
-        """The parts of a node held by jobs outside of a reservation."""
-        use = self._state.use.get(node)
+        """The parts of a node held by jobs outside of a reservation, once it has begun; as planned, they end in time."""
+        use, start = self._state.use.get(node), self._state.reservations[name].start
         for number in sorted(use.jobs) if use is not None else ():
             job = self._state.jobs[number]
+            if start > self._now and (job.status.stop_by or job.limit_ends) <= start:
+                continue
             if job.spec.reservation != name and job.status.allocation is not None:
                 yield from (part for part in job.status.allocation.nodes if part.node == node)
 

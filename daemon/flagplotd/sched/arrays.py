@@ -73,12 +73,9 @@ def _events(snapshot: Snapshot, nodes: Any, width: int, room: int) -> tuple[Any,
     rows = np.zeros(ends + len(holds), np.int64)
     some = events[:ends]
     some["time"], some["sign"], some["res"], some["job"] = snapshot.e_time, 1, -1, -1
-    some["cpu"], some["mem"], e_gpu[:ends], rows[:ends] = (
-        snapshot.e_cpu,
-        snapshot.e_mem,
-        snapshot.e_gpu,
-        snapshot.e_node,
-    )
+    some["cpu"], some["mem"], rows[:ends] = snapshot.e_cpu, snapshot.e_mem, snapshot.e_node
+    # A GPU with a fault is not free when the job on it ends.
+    e_gpu[:ends] = snapshot.e_gpu * (snapshot.g_ok[snapshot.e_node] > 0)
     for place, hold in enumerate(holds, ends):
         one = events[place]
         one["time"], one["sign"], one["shut"], one["res"], one["job"] = hold.time, hold.sign, hold.shut, hold.res, -1

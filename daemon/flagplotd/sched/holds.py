@@ -12,10 +12,12 @@ from flagplot_wire.policy import Reservation
 from flagplotd.core.reservations import whole
 from flagplotd.core.sharing import Sharing
 from flagplotd.core.state import State
+from flagplotd.sched.kernel.layout import NEVER
 from flagplotd.sched.leaving import leaving
 
 REPEATS = 32
-"""Times ahead that a repeating reservation is planned around."""
+"""Times ahead that a repeating reservation is planned around; the last of them is taken to have no end, so that nothing is
+promised beyond."""
 
 
 class Hold(Struct, frozen=True):
@@ -39,9 +41,9 @@ def holds_of(
     seats = {name: row for row, name in enumerate(licenses, len(nodes))}
     found = list(_seats_back(state, now, seats, default_time_s))
     for number, reservation in enumerate(state.reservations.values()):
-        times = range(REPEATS if reservation.repeat_s else 1)
-        for start in (reservation.start + reservation.repeat_s * time for time in times):
-            end = start + reservation.end - reservation.start
+        for time in range(REPEATS if reservation.repeat_s else 1):
+            start = reservation.start + reservation.repeat_s * time
+            end = NEVER if time == REPEATS - 1 else start + reservation.end - reservation.start
             for name, count in reservation.licenses:
                 if name in seats:
                     found += _pair(seats[name], start, end, number, count)
@@ -74,7 +76,7 @@ def _part(
     """A reservation of some cores or GPUs of a node: what its own jobs hold of it already is held when they end."""
     assert node.inventory is not None
     members = _members(state, reservation, node.name, now, default_time_s)
-    others = _taken_by_others(state, reservation, node.name)
+    others = _taken_by_others(state, reservation, node.name, start, now, default_time_s)
     cpus = (reservation.cores or 0) * max(node.inventory.threads_per_core, 1)
     inside = {index for _, part in members for index in (gpu.index for gpu in part.gpus)}
     cards = sorted(node.inventory.gpus, key=lambda gpu: (gpu.index not in inside, gpu.index in others, -gpu.index))
@@ -112,13 +114,17 @@ def _members(
     return sorted(found, key=lambda one: one[0])
 
 
-def _taken_by_others(state: State, reservation: Reservation, node: str) -> set[int]:
+def _taken_by_others(
+    state: State, reservation: Reservation, node: str, start: int, now: int, default_time_s: int
+) -> set[int]:
+    """The GPUs that other jobs hold beyond `start`. Who leaves before changes nothing: else the choice would move to
+    GPUs that somebody was promised."""
     use = state.use.get(node)
     return {
         gpu.index
         for job in (state.jobs[number] for number in sorted(use.jobs if use is not None else ()))
-        if job.spec.reservation != reservation.name and job.status.allocation is not None
-        for part in job.status.allocation.nodes
-        if part.node == node
-        for gpu in part.gpus
+        if job.spec.reservation != reservation.name
+        for one in leaving(state, job, now, default_time_s)
+        if one.part.node == node and one.end > start
+        for gpu in one.part.gpus
     }

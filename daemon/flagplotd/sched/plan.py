@@ -40,7 +40,7 @@ class Policy(Struct, frozen=True):
     reservations: int = 100
     """K of EASY backfill: how many blocked jobs at the front get a start that none behind may delay."""
     backfill: Literal["easy", "conservative"] = "easy"
-    """Conservative backfill gives every blocked job a start that none behind may delay, and holds it from cycle to cycle."""
+    """Conservative backfill gives every blocked job a start that none behind may delay, and keeps to it (`sched.promises`)."""
     default_time_s: int = 3_600
     """Taken for jobs without a time limit when planning what runs behind them."""
 
@@ -85,9 +85,7 @@ def _run(snapshot: Snapshot, policy: Policy) -> tuple[Any, Any, Any, Any, Promis
     from flagplotd.sched.typical import typical_of
 
     ints, waiting, nodes, width = np.int64, snapshot.waiting, len(snapshot.nodes), snapshot.g_of.shape[1]
-    most, seats = (
-        max(of) for of in zip(*((shape.most, len(shape.licenses)) for shape in snapshot.shapes), strict=True)
-    )
+    most, seats = max(shape.most for shape in snapshot.shapes), max(len(shape.licenses) for shape in snapshot.shapes)
     starts = min(sum(row.count for row in waiting) * most, MOST_STARTS)
     firm = policy.backfill == "conservative"
     planned = len(waiting) if firm else min(policy.reservations, len(waiting))
@@ -102,6 +100,7 @@ def _run(snapshot: Snapshot, policy: Policy) -> tuple[Any, Any, Any, Any, Promis
     held, kept, kept_gpu = recalled(snapshot, before, jobs, planned)
     promised = min(planned * (most + seats), MOST_PLANNED) + len(kept) + len(before.places) * seats + most + seats
     arrays, rows = arrays_of(snapshot, starts * (1 + seats) + most + seats + 2 * promised), most + starts
+    arrays.tail[1] = len(held) - planned
     when = np.zeros((layout.BOUNDS, nodes), ints)
     first = np.zeros((layout.BOUNDS, arrays.masks.shape[1]), ints)
     run = np.zeros(width, np.int32)
@@ -118,9 +117,9 @@ def _run(snapshot: Snapshot, policy: Policy) -> tuple[Any, Any, Any, Any, Promis
     out, out_gpu = np.zeros((rows, 3), ints), np.zeros((rows, width), np.int32)
     answers = np.zeros(len(waiting), layout.ANSWER)
     written = cycle(
-        snapshot.now, planned, firm, jobs, held, kept, kept_gpu, arrays.shapes, arrays.masks, arrays.free, arrays.nodes, arrays.g_free, arrays.cards,
-        arrays.c_numa, arrays.events, arrays.e_gpu, arrays.tail, when, first, c_first, c_scope, used, limits, switches,
-        typical[0], nodes, np.zeros(len(arrays.shapes), ints), np.zeros(2, ints), np.zeros(width, np.int32), run,
+        snapshot.now, planned, firm, jobs, held, kept, kept_gpu, arrays.shapes, arrays.masks, arrays.free, arrays.nodes,
+        arrays.g_free, arrays.cards, arrays.c_numa, arrays.events, arrays.e_gpu, arrays.tail, when, first, c_first, c_scope,
+        used, limits, switches, typical[0], nodes, np.zeros(len(arrays.shapes), ints), np.zeros(2, ints), np.zeros(width, np.int32), run,
         np.zeros(width, np.int32), np.zeros(4, ints), np.zeros(most, ints), np.zeros(nodes, ints),
         np.zeros(len(switches) + 2 * nodes + 1, ints), np.zeros(nodes, ints), np.zeros(2, ints), out, out_gpu, answers,
     )  # fmt: skip

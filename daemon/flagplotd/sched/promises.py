@@ -1,4 +1,23 @@
-"""What a cycle promised, for the next one: the planned starts of jobs and what they take of which nodes."""
+"""What a cycle promised, for the next one: the planned starts of jobs and what they take of which nodes.
+
+Conservative backfill keeps its promises (Mu'alem and Feitelson, 2001): a job gets a start when it is first looked at. When
+something ends early each job in order gets an earlier one if there is one, else it keeps its own. A promised start gets
+later only through
+
+- a job that holds what it has for longer than planned: beyond its time limit, or without one beyond `default_time_s`;
+- a node or GPU that goes down, is drained or changes;
+- people: a change of the job itself, which is planned anew, of the limit of a running one, of reservations, licenses,
+  partitions or the configuration;
+- an urgent job: one whose priority an operator set or for which others were preempted gets its start as if nobody behind it
+  had been promised any. Jobs that get in front by age, fair share, QoS or tier do not;
+- a limit of a user, account or QoS that the job is over when it is looked at: limits are not planned in time;
+- CPUs beside its GPUs where it insists on them (`near_gpus`): only when a job starts is it known which are free;
+- a restart: promises are not journalled.
+
+Then it is planned anew in its turn, around what is promised to those in front of it. An array's promise is that of its
+next element. EASY backfill plans its first K anew in each cycle; there a promise only decides between places at the same
+moment, so that a planned start gets later only through a job in front of it.
+"""
 
 from __future__ import annotations
 

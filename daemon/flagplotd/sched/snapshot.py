@@ -189,14 +189,17 @@ class _Asked:
             self.shapes.append(replace(shape, switches=0) if waived else shape)
             self.masks.append(self.places.row(job))
             self.counted.append(totals_of(request))
-            self.reserved.append(self._reservation(spec.reservation))
+            self.reserved.append(self._reservation(spec.reservation, shape.limit))
         return Waiting(job, index, starts_allowed(job), self._chain(job))
 
-    def _reservation(self, name: str) -> tuple[int, int, int]:
+    def _reservation(self, name: str, limit: int) -> tuple[int, int, int]:
         one = self._state.reservations.get(name)
         if one is None:
             return -1, 0, NEVER
-        return self._numbers[name], 0 if one.flex else one.start, NEVER if one.flex else one.end
+        if not one.flex:
+            return self._numbers[name], one.start, one.end
+        # A job may run on after a flexible one, but when that is over it cannot start any more.
+        return self._numbers[name], 0, NEVER if one.repeat_s else one.end - 1 + limit
 
     def _chain(self, job: Job) -> int:
         key = (job.user, job.spec.account, job.spec.qos, job.spec.partition)

@@ -71,9 +71,9 @@ def refresh(nodes, free, g_free, cards, row):
 
 @njit(**OPTIONS)
 def prepare(now, count, nodes, free, g_free, cards, events, e_gpu, when, first, run):
-    """Make a snapshot's arrays ready: nothing ends before the next second, what is free and the bounds are known."""
+    """Make a snapshot's arrays ready: no job ends before the next second, what is free and the bounds are known."""
     for event in range(events.shape[0]):
-        if events[event].sign > 0 and events[event].shut == 0 and events[event].time <= now:
+        if events[event].sign > 0 and events[event].shut == 0 and events[event].res < 0 and events[event].time <= now:
             events[event].time = now + 1
     first[:] = NEVER
     for row in range(count):
@@ -349,11 +349,13 @@ def cycle(now, reservations, firm, jobs, held, kept, kept_gpu, shapes, masks, fr
             if at >= 0 and held[at].linked:
                 linked = True
                 take_out(held[at], now, shape, nodes, g_free, cards, events, e_gpu, when, first, run)
-            rows, scope = start_job(
-                job, rows, made, linked, now, jobs, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, tail,
-                when, first, c_first, c_scope, used, most, switches, typical, licenses, failed, room, room_gpu, run, gpus, levels,
-                found, tally, chosen, info, out, out_gpu, answers,
-            )  # fmt: skip
+            scope = over(jobs[job].chain, shape.need, c_first, c_scope, used, most)
+            if scope < 0 and (linked or failed[kind] == 0):
+                rows, scope = start_job(
+                    job, rows, made, linked, now, jobs, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, tail,
+                    when, first, c_first, c_scope, used, most, switches, typical, licenses, failed, room, room_gpu, run, gpus, levels,
+                    found, tally, chosen, info, out, out_gpu, answers,
+                )  # fmt: skip
             moved |= linked and answer.started > 0
             if at >= 0 and answer.started > 0:
                 held[at].time = NEVER
