@@ -105,7 +105,7 @@ def _run(snapshot: Snapshot, policy: Policy) -> tuple[Any, Any, Any, Any]:
     written = cycle(
         snapshot.now, planned, jobs, arrays.shapes, arrays.masks, arrays.free, arrays.nodes, arrays.g_free, arrays.cards,
         arrays.c_numa, arrays.events, arrays.e_gpu, arrays.tail, when, first, c_first, c_scope, used, limits, switches,
-        typical[0], nodes, np.zeros(len(arrays.shapes), ints), np.zeros(2, ints), np.zeros(width, np.int32), run,
+        typical[0], nodes, np.zeros(len(arrays.shapes), ints), np.zeros(2 + snapshot.c_numa.shape[1], ints), np.zeros(width, np.int32), run,
         np.zeros(width, np.int32), np.zeros(4, ints), np.zeros(most, ints), np.zeros(nodes, ints),
         np.zeros(len(switches) + 2 * nodes + 1, ints), np.zeros(nodes, ints), np.zeros(2, ints), out, out_gpu, answers,
     )  # fmt: skip

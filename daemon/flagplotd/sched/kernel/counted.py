@@ -7,6 +7,7 @@ import numpy as np
 from numba import njit
 
 from flagplotd.sched.kernel.fit import INNER
+from flagplotd.sched.kernel.layout import NEVER
 
 
 @njit(**INNER)
@@ -79,11 +80,18 @@ def counted_neighbours(shape, mask, want, masks, found, count, chosen):
 def pick_counted(shape, mask, want, masks, found, count, nodes, chosen):
     """Choose nodes that have what is counted, and others up to `want`, from the first `count` of `found`, which are
     `enough`: the lightest and fullest first. Returns how many."""
-    keys, bits = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    for at in range(count):
-        node = nodes[found[at]]
-        keys[at], bits[at] = (node.weight << 20) + node.whole, groups_of(shape, mask, masks, found[at])
-    order = np.argsort(keys, kind="mergesort")
+    order, bits = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    placed, level = 0, -1
+    while placed < count:
+        following = NEVER
+        for at in range(count):
+            key = (nodes[found[at]].weight << 20) + nodes[found[at]].whole
+            if key == level:
+                order[placed], bits[at] = at, groups_of(shape, mask, masks, found[at])
+                placed += 1
+            elif level < key < following:
+                following = key
+        level = following
     used, quota = np.zeros(count, np.uint8), shape.quota.copy()
     taken = _apart(shape, order, bits, quota, used) if shape.apart else _together(shape, order, bits, quota, used)
     for at in order:

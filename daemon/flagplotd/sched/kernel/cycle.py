@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from flagplotd.sched.kernel.counted import count_node, covered, groups_of
-from flagplotd.sched.kernel.fit import INNER, OPTIONS, cpus_of, holds, memory_of, pick
+from flagplotd.sched.kernel.fit import INNER, OPTIONS, cpus_of, holds, memory_of, pick, take_cores
 from flagplotd.sched.kernel.gang import choose
 from flagplotd.sched.kernel.layout import (
     AT_CPU,
@@ -32,7 +32,7 @@ from flagplotd.sched.kernel.layout import (
     USED,
 )
 from flagplotd.sched.kernel.search import ONE, best_node, scan, when_and_where
-from flagplotd.sched.kernel.timeline import add_event, bound_node, window
+from flagplotd.sched.kernel.timeline import add_event, bound_node, cores_in, window
 
 
 @njit(**INNER)
@@ -156,7 +156,11 @@ def take(job, now, shape, taken, first_row, nodes, free, g_free, cards, c_numa, 
         if node.takes > 0:
             window(nodes, g_free, events, e_gpu, row, now, now + shape.limit, shape.res, room, room_gpu, run)
             there = room_gpu
-        pick(shape, there, cards[row], c_numa[row], gpus)
+        cores = c_numa[row]
+        if shape.near and node.takes > 0:
+            cores = room[2:]
+            cores_in(nodes, c_numa, events, e_gpu, row, now, now + shape.limit, shape.res, gpus.shape[0], cores)
+        pick(shape, there, cards[row], cores, gpus)
         cpu, mem = cpus_of(shape, node), memory_of(shape, node)
         node.cpu -= cpu
         node.mem -= mem
@@ -164,8 +168,8 @@ def take(job, now, shape, taken, first_row, nodes, free, g_free, cards, c_numa, 
         for gpu in range(gpus.shape[0]):
             g_free[row, gpu] -= gpus[gpu]
             out_gpu[first_row + part, gpu] = gpus[gpu]
-        _near_cores(cpu, gpus, cards[row], c_numa[row])
         add_event(nodes, events, e_gpu, row, tail[0], now + shape.limit, 1, cpu, mem, gpus, -1, -1)
+        take_cores(cpu, gpus, cards[row], c_numa[row], e_gpu[tail[0], gpus.shape[0] :], 1)
         tail[0] += 1
         refresh(nodes, free, g_free, cards, row)
         bound_node(nodes, g_free, cards, events, e_gpu, row, now, when, first, run)
@@ -178,21 +182,6 @@ def take(job, now, shape, taken, first_row, nodes, free, g_free, cards, c_numa, 
 
 
 @njit(**INNER)
-def _near_cores(cpu, gpus, cards, cores):
-    """Count the CPUs taken, first on the NUMA domains of the chosen GPUs, as `place` takes them."""
-    left = cpu
-    for near in (True, False):
-        for domain in range(cores.shape[0]):
-            used = False
-            for gpu in range(gpus.shape[0]):
-                used |= gpus[gpu] > 0 and cards[gpu].numa == domain
-            if used == near:
-                some = min(left, cores[domain])
-                cores[domain] -= some
-                left -= some
-
-
-@njit(**INNER)
 def promise(job, time, now, shape, taken, nodes, g_free, cards, c_numa, events, e_gpu, tail, when, first, room, room_gpu, run,
             gpus, chosen, licenses):  # fmt: skip
     """Keep the chosen nodes' parts for a job from `time` on."""
@@ -200,10 +189,19 @@ def promise(job, time, now, shape, taken, nodes, g_free, cards, c_numa, events, 
     for part in range(taken):
         row = chosen[part]
         window(nodes, g_free, events, e_gpu, row, time, end, shape.res, room, room_gpu, run)
-        pick(shape, room_gpu, cards[row], c_numa[row], gpus)
+        near = shape.near and shape.gpus + shape.shards + shape.vram > 0
+        cores = room[2:] if near else c_numa[row]
+        if near:
+            cores_in(nodes, c_numa, events, e_gpu, row, time, end, shape.res, gpus.shape[0], cores)
+        pick(shape, room_gpu, cards[row], cores, gpus)
         cpu, mem = cpus_of(shape, nodes[row]), memory_of(shape, nodes[row])
         add_event(nodes, events, e_gpu, row, tail[0], time, -1, cpu, mem, gpus, -1, job)
         add_event(nodes, events, e_gpu, row, tail[0] + 1, end, 1, cpu, mem, gpus, -1, job)
+        if near:
+            nodes[row].takes_cores += 1
+            take_cores(cpu, gpus, cards[row], cores, e_gpu[tail[0], gpus.shape[0] :], -1)
+            for domain in range(cores.shape[0]):
+                e_gpu[tail[0] + 1, gpus.shape[0] + domain] = -e_gpu[tail[0], gpus.shape[0] + domain]
         tail[0] += 2
         bound_node(nodes, g_free, cards, events, e_gpu, row, now, when, first, run)
     gpus[:] = 0
@@ -222,34 +220,18 @@ def begin(now, shape, made, masks, free, nodes, g_free, cards, c_numa, events, e
         return 0, TIMES
     if not seats_now(shape, now, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run):
         return 0, LICENSE
-    if shape.most == 1:
-        row = best_node(
-            shape,
-            now,
-            masks,
-            free,
-            nodes,
-            g_free,
-            cards,
-            c_numa,
-            events,
-            e_gpu,
-            levels,
-            room,
-            room_gpu,
-            run,
-            info,
-            typical,
-        )
-        if row >= 0:
-            chosen[0] = row
-            return 1, 0
-        return 0, _why(shape, shape.mask, 0, made, info, masks, nodes, cards, run)
     why = IMPOSSIBLE
     for choice in range(shape.others + 1):
-        mask = shape.mask + choice * (1 + shape.groups)
-        count = scan(shape, mask, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run,
-                     found, info)  # fmt: skip
+        mask, count = shape.mask + choice * (1 + shape.groups), 0
+        if shape.most == 1:
+            row = best_node(shape, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run,
+                            info, typical)  # fmt: skip
+            if row >= 0:
+                chosen[0] = row
+                return 1, 0
+        else:
+            count = scan(shape, mask, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu,
+                         run, found, info)  # fmt: skip
         if count >= shape.least:
             taken = choose(shape, mask, shape.most, masks, found, count, nodes, switches, tally, chosen)
             if taken >= shape.least:
@@ -297,7 +279,7 @@ def cycle(now, reservations, jobs, shapes, masks, free, nodes, g_free, cards, c_
         if tail[0] + 2 * (widest + shape.licenses) > events.shape[0]:
             continue
         made += 1
-        time, taken = when_and_where(shape, now, masks, nodes, g_free, cards, events, e_gpu, when, first, switches, levels,
+        time, taken = when_and_where(shape, now, masks, nodes, g_free, cards, c_numa, events, e_gpu, when, first, switches, levels,
                                      room, room_gpu, run, times, found, tally, chosen, licenses)  # fmt: skip
         if time < NEVER:
             answer.start, answer.node = time, chosen[0]

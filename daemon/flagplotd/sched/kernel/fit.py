@@ -7,6 +7,8 @@ from numba import njit
 from flagplotd.sched.shapes import MEM_ALL, MEM_PART
 
 OPTIONS = {"nogil": True, "cache": True}
+MOST_DOMAINS = 8
+"""NUMA domains of a node of which all sets are compared."""
 INNER = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 """Of kernels that only kernels call: nothing is compiled to call them from Python, which takes a fifth of the time."""
 
@@ -40,11 +42,13 @@ def share_of(shape, of, vram):
 
 
 @njit(**INNER)
-def best_share(shape, free, cards):
-    """The GPU with the least room that holds the share (-1: none)."""
+def best_share(shape, free, cards, domains):
+    """The GPU with the least room that holds the share, on one of the NUMA `domains` (bits; -1: any). -1: none does."""
     best, left = -1, 1 << 30
     for gpu in range(cards.shape[0]):
         if cards[gpu].of == 0 or (shape.stype >= 0 and cards[gpu].kind != shape.stype):
+            continue
+        if domains >= 0 and not domains >> cards[gpu].numa & 1:
             continue
         rest = free[gpu] - share_of(shape, cards[gpu].of, cards[gpu].vram)
         if 0 <= rest < left:
@@ -56,7 +60,7 @@ def best_share(shape, free, cards):
 def holds(shape, free, cards):
     """Whether GPUs with `free` shards suffice."""
     if shape.shards > 0 or shape.vram > 0:
-        return best_share(shape, free, cards) >= 0
+        return best_share(shape, free, cards, -1) >= 0
     spare = 0
     for gpu in range(cards.shape[0]):
         spare += cards[gpu].of > 0 and free[gpu] == cards[gpu].of
@@ -86,15 +90,43 @@ def fits(shape, node, room, room_gpu, cards):
 
 
 @njit(**INNER)
-def _domain(want, kind_wanted, cpu, free, cards, cores, taken):
+def _usable(gpu, kind, free, cards, taken, domains, island):
+    """Whether a whole GPU may still be chosen, of a type (-1: any), of some NUMA domains (bits) and of an island (-1: any)."""
+    card = cards[gpu]
+    if card.of == 0 or free[gpu] < card.of or taken[gpu] > 0 or (kind >= 0 and card.kind != kind):
+        return False
+    return (domains < 0 or domains >> card.numa & 1) and (island < 0 or card.island == island)
+
+
+@njit(**INNER)
+def _island(want, kind, cpu, free, cards, cores, taken, domains):
+    """The GPUs joined by links to take from: the fewest that are `want`, rather beside `cpu` free CPUs (-1: none)."""
+    best, best_score = -1, -(1 << 40)
+    for first in range(cards.shape[0]):
+        if not _usable(first, kind, free, cards, taken, domains, -1):
+            continue
+        island, there, beside = cards[first].island, 0, 0
+        for domain in range(cores.shape[0]):
+            some = 0
+            for gpu in range(cards.shape[0]):
+                some += cards[gpu].numa == domain and _usable(gpu, kind, free, cards, taken, domains, island)
+            there += some
+            beside += cores[domain] if some > 0 else 0
+        score = (2 if beside >= cpu else 1) * 1_000_000 - there
+        if there >= want and score > best_score:
+            best, best_score = island, score
+    return best
+
+
+@njit(**INNER)
+def _domain(want, kind, cpu, free, cards, cores, taken, domains, island):
     """The NUMA domain to take GPUs from next: the smallest that has all of `want`, rather with `cpu` free CPUs; else
     the one that has most."""
     best, best_score = -1, -(1 << 40)
     for domain in range(cores.shape[0]):
         there = 0
         for gpu in range(cards.shape[0]):
-            if cards[gpu].of > 0 and free[gpu] == cards[gpu].of and taken[gpu] == 0 and cards[gpu].numa == domain:
-                there += kind_wanted < 0 or cards[gpu].kind == kind_wanted
+            there += cards[gpu].numa == domain and _usable(gpu, kind, free, cards, taken, domains, island)
         if there == 0:
             continue
         score = there
@@ -106,34 +138,115 @@ def _domain(want, kind_wanted, cpu, free, cards, cores, taken):
 
 
 @njit(**INNER)
+def _joined(want, kind, free, cards, taken, domains, island):
+    """Of the GPUs that may be chosen, those joined by links to take first: the fewest that are `want`, else the most."""
+    best, best_score = -1, -(1 << 40)
+    for first in range(cards.shape[0]):
+        if _usable(first, kind, free, cards, taken, domains, island):
+            there = 0
+            for gpu in range(cards.shape[0]):
+                there += _usable(gpu, kind, free, cards, taken, domains, cards[first].island)
+            score = 1_000_000 - there if there >= want else there
+            if score > best_score:
+                best, best_score = cards[first].island, score
+    return best
+
+
+@njit(**INNER)
+def _beside(shape, free, cards, cores):
+    """The fewest NUMA domains, as bits, that hold all CPUs of a part and have a GPU each of those that it takes (-1: there
+    are none, or it takes several types). Of a share: all domains that do alone."""
+    if shape.shards > 0 or shape.vram > 0:
+        bits = 0
+        for domain in range(cores.shape[0]):
+            bits |= (cores[domain] >= shape.cpu) << domain
+        return bits
+    if shape.kinds != 1 or cores.shape[0] > MOST_DOMAINS:
+        return -1
+    best, best_score = -1, 1 << 40
+    for bits in range(1, 1 << cores.shape[0]):
+        there, many, cpus, bare = 0, 0, 0, False
+        for domain in range(cores.shape[0]):
+            if bits >> domain & 1:
+                some = 0
+                for gpu in range(cards.shape[0]):
+                    if cards[gpu].of > 0 and free[gpu] == cards[gpu].of and cards[gpu].numa == domain:
+                        some += shape.kind[0] < 0 or cards[gpu].kind == shape.kind[0]
+                there, many, cpus, bare = there + some, many + 1, cpus + cores[domain], bare or some == 0
+        if bare or cpus < shape.cpu or there < shape.gpus or many > shape.gpus:
+            continue
+        if (many << 10) + there < best_score:
+            best, best_score = bits, (many << 10) + there
+    return best
+
+
+@njit(**INNER)
 def pick(shape, free, cards, cores, taken):
-    """Choose the GPUs of a part that fits: shards of each into `taken`; those of one NUMA domain where possible."""
+    """Choose the GPUs of a part that fits: shards of each into `taken`. Several are joined by links where possible, and
+    those of one NUMA domain; where they must be near its CPUs, of domains that have them."""
+    taken[:] = 0
+    domains = _beside(shape, free, cards, cores) if shape.near else -1
+    if shape.shards > 0 or shape.vram > 0:
+        gpu = best_share(shape, free, cards, domains)
+        if gpu < 0:
+            gpu = best_share(shape, free, cards, -1)
+        if gpu >= 0:
+            taken[gpu] = share_of(shape, cards[gpu].of, cards[gpu].vram)
+        return
+    for index in range(shape.kinds):
+        kind, left = shape.kind[index], shape.count[index]
+        if domains >= 0:
+            left -= _one_of_each(kind, free, cards, cores, taken, domains)
+        while left > 0:
+            island = _island(left, kind, shape.cpu, free, cards, cores, taken, domains) if left > 1 else -1
+            before = left
+            while left > 0:
+                domain = _domain(left, kind, shape.cpu, free, cards, cores, taken, domains, island)
+                if domain < 0:
+                    break
+                while left > 0:
+                    joined = _joined(left, kind, free, cards, taken, 1 << domain, island)
+                    if joined < 0:
+                        break
+                    for gpu in range(cards.shape[0]):
+                        if left > 0 and _usable(gpu, kind, free, cards, taken, 1 << domain, joined):
+                            taken[gpu] = cards[gpu].of
+                            left -= 1
+            if left == before:
+                return
+
+
+@njit(**INNER)
+def pick_any(shape, free, cards, taken):
+    """As `pick`, whatever joins the GPUs: how many of each type there are then is the same."""
     taken[:] = 0
     if shape.shards > 0 or shape.vram > 0:
-        gpu = best_share(shape, free, cards)
+        gpu = best_share(shape, free, cards, -1)
         if gpu >= 0:
             taken[gpu] = share_of(shape, cards[gpu].of, cards[gpu].vram)
         return
     for index in range(shape.kinds):
         left = shape.count[index]
-        while left > 0:
-            domain = _domain(left, shape.kind[index], shape.cpu, free, cards, cores, taken)
-            before = left
-            for gpu in range(cards.shape[0]):
-                if left == 0:
-                    break
-                if (
-                    cards[gpu].of == 0
-                    or free[gpu] < cards[gpu].of
-                    or taken[gpu] > 0
-                    or (domain >= 0 and cards[gpu].numa != domain)
-                ):
-                    continue
-                if shape.kind[index] < 0 or cards[gpu].kind == shape.kind[index]:
-                    taken[gpu] = cards[gpu].of
-                    left -= 1
-            if left == before:
-                return
+        for gpu in range(cards.shape[0]):
+            if left > 0 and _usable(gpu, shape.kind[index], free, cards, taken, -1, -1):
+                taken[gpu] = cards[gpu].of
+                left -= 1
+
+
+@njit(**INNER)
+def _one_of_each(kind, free, cards, cores, taken, domains):
+    """Choose a GPU of each of several domains, whose CPUs are near then; returns how many."""
+    count = 0
+    for domain in range(cores.shape[0]):
+        if domains == 1 << domain or not domains >> domain & 1:
+            continue
+        joined = _joined(1, kind, free, cards, taken, 1 << domain, -1)
+        for gpu in range(cards.shape[0]):
+            if _usable(gpu, kind, free, cards, taken, 1 << domain, joined):
+                taken[gpu] = cards[gpu].of
+                count += 1
+                break
+    return count
 
 
 @njit(**INNER)
@@ -146,3 +259,21 @@ def near_enough(shape, taken, cards, cores):
                 there += cores[domain]
                 break
     return there >= shape.cpu
+
+
+@njit(**INNER)
+def take_cores(cpu, gpus, cards, cores, taken, sign):
+    """Take CPUs of `cores`, by NUMA domain, first of the domains of the chosen GPUs, as `place` does; adds `sign` times
+    what is taken of each to `taken`."""
+    left = cpu
+    for near in (True, False):
+        for domain in range(cores.shape[0]):
+            used = False
+            for gpu in range(gpus.shape[0]):
+                used |= gpus[gpu] > 0 and cards[gpu].numa == domain
+            if used == near:
+                some = min(left, cores[domain])
+                cores[domain] -= some
+                left -= some
+                if domain < taken.shape[0]:
+                    taken[domain] += sign * some

@@ -82,7 +82,8 @@ def _counted(shape, mask, want, masks, found, count, nodes, switches, tally, cho
                 chosen[kept] = found[at]
                 kept += 1
         if enough(shape, mask, masks, chosen, kept):
-            found[:kept] = chosen[:kept]
+            for at in range(kept):
+                found[at] = chosen[at]
             count = kept
             break
     _count_switches(found, count, nodes, switches, tally)
@@ -99,7 +100,8 @@ def _counted(shape, mask, want, masks, found, count, nodes, switches, tally, cho
                 chosen[kept] = found[at]
                 kept += 1
         if enough(shape, mask, masks, chosen, kept):
-            found[:kept] = chosen[:kept]
+            for at in range(kept):
+                found[at] = chosen[at]
             count = kept
             break
     return pick_counted(shape, mask, min(want, count), masks, found, count, nodes, chosen)

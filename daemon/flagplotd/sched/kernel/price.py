@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from flagplotd.sched.fragmentation import FIT_UNIT, FLAGPLOT
-from flagplotd.sched.kernel.fit import INNER, cpus_of, pick, shards_for
+from flagplotd.sched.kernel.fit import INNER, cpus_of, pick_any, shards_for
 from flagplotd.sched.kernel.layout import INTS
 
 TASKS = 32
@@ -87,11 +87,11 @@ def _idle(typical, task, free, card):
 
 
 @njit(**INNER)
-def price(typical, shape, row, masks, node, free, there, cards, cores, taken):
+def price(typical, shape, row, masks, node, free, there, cards, taken):
     """The price of a job that fits on a node, less is better. It takes its GPUs of those that are `there` for its whole
     time; `taken` is room for W numbers."""
     before = measure(typical, row, masks, node.cpu, free, cards)
-    pick(shape, there, cards, cores, taken)
+    pick_any(shape, there, cards, taken)
     cpu, parts = node.cpu - cpus_of(shape, node), 0
     for gpu in range(free.shape[0]):
         taken[gpu] = free[gpu] - taken[gpu]
@@ -116,7 +116,7 @@ def alike(typical, one, other, masks, nodes, g_free, cards):
         left, right = cards[one, gpu], cards[other, gpu]
         if g_free[one, gpu] != g_free[other, gpu] or left.of != right.of or left.kind != right.kind:
             return False
-        if left.vram != right.vram or left.numa != right.numa:
+        if left.vram != right.vram:
             return False
     for task in range(typical.tasks):
         mask = typical.mask[task]

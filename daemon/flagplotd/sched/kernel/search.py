@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from flagplotd.sched.kernel.fit import INNER, fits, near_enough, pick
+from flagplotd.sched.kernel.fit import INNER, cpus_of, fits, pick
 from flagplotd.sched.kernel.gang import choose
 from flagplotd.sched.kernel.layout import (
     AT_CPU,
@@ -19,7 +19,7 @@ from flagplotd.sched.kernel.layout import (
     PART_LEVELS,
 )
 from flagplotd.sched.kernel.price import alike, price
-from flagplotd.sched.kernel.timeline import earliest_on, log2, window
+from flagplotd.sched.kernel.timeline import cores_in, earliest_on, log2, near_at, window
 
 ONE = np.uint64(1)
 ENOUGH, PRICED = 8, 32
@@ -40,12 +40,36 @@ def fits_now(shape, row, now, nodes, g_free, cards, c_numa, events, e_gpu, room,
             return 3
         if not fits(shape, node, room, room_gpu, cards[row]):
             return 2
-    if shape.near and shape.gpus + shape.shards + shape.vram > 0:
-        free = room_gpu if node.takes > 0 else g_free[row]
-        pick(shape, free, cards[row], c_numa[row], run)
-        if not near_enough(shape, run, cards[row], c_numa[row]):
+    if shape.near or node.takes_cores > 0:
+        if node.takes == 0:
+            room_gpu[:] = g_free[row]
+        end = now + shape.limit
+        if shape.near and not near_at(shape, nodes, cards, c_numa, events, e_gpu, row, now, end, room, room_gpu, run):
             return 0
+        if node.takes_cores > 0 and not _leaves_cores(shape, nodes, cards, c_numa, events, e_gpu, row, now, end, room,
+                                                      room_gpu, run):  # fmt: skip
+            return 2
     return 1
+
+
+@njit(**INNER)
+def _leaves_cores(shape, nodes, cards, c_numa, events, e_gpu, row, now, end, room, room_gpu, run):
+    """Whether the CPUs that a part takes are not those promised, in their NUMA domain, to one that must be near its GPUs."""
+    cores = room[2:]
+    cores_in(nodes, c_numa, events, e_gpu, row, now, end, shape.res, room_gpu.shape[0], cores)
+    pick(shape, room_gpu, cards[row], c_numa[row], run)
+    left = cpus_of(shape, nodes[row])
+    for near in (True, False):
+        for domain in range(cores.shape[0]):
+            used = False
+            for gpu in range(run.shape[0]):
+                used |= run[gpu] > 0 and cards[row, gpu].numa == domain
+            if used == near:
+                some = min(left, c_numa[row, domain])
+                left -= some
+                if some > cores[domain]:
+                    return False
+    return True
 
 
 @njit(**INNER)
@@ -128,9 +152,7 @@ def _lightest(shape, weight, now, masks, free, nodes, g_free, cards, c_numa, eve
                             priced += 1
                             last = row
                             there = room_gpu if nodes[row].takes > 0 else g_free[row]
-                            cost = price(
-                                typical, shape, row, masks, nodes[row], g_free[row], there, cards[row], c_numa[row], run
-                            )
+                            cost = price(typical, shape, row, masks, nodes[row], g_free[row], there, cards[row], run)
                             if cost < least:
                                 best, least = row, cost
                 word >>= ONE
@@ -178,7 +200,7 @@ def bound(shape, table, column, levels):
 
 
 @njit(**INNER)
-def first_start(shape, mask, least, start, masks, nodes, g_free, cards, events, e_gpu, when, first, levels, room, room_gpu, run,
+def first_start(shape, mask, least, start, masks, nodes, g_free, cards, c_numa, events, e_gpu, when, first, levels, room, room_gpu, run,
                 times):  # fmt: skip
     """The moment from `start` on before which fewer than `least` nodes of a mask fit a part, and the node that fits it first."""
     levels_of(shape, levels)
@@ -194,7 +216,7 @@ def first_start(shape, mask, least, start, masks, nodes, g_free, cards, events, 
                 if time < NEVER and (held < least or time < times[0]):
                     before = times[0] if held == least else NEVER
                     time = earliest_on(
-                        shape, nodes, g_free, cards, events, e_gpu, row, time, before, room, room_gpu, run
+                        shape, nodes, g_free, cards, c_numa, events, e_gpu, row, time, before, room, room_gpu, run
                     )
                     if time < NEVER and (held < least or time < times[0]):
                         held = _keep(times, held, least, time)
@@ -233,7 +255,23 @@ def _keep(times, held, least, time):
 
 @njit(**INNER)
 def fitting_at(
-    shape, mask, time, masks, nodes, g_free, cards, events, e_gpu, when, first, levels, room, room_gpu, run, found
+    shape,
+    mask,
+    time,
+    masks,
+    nodes,
+    g_free,
+    cards,
+    c_numa,
+    events,
+    e_gpu,
+    when,
+    first,
+    levels,
+    room,
+    room_gpu,
+    run,
+    found,
 ):
     """The nodes of a choice on which a part fits from `time` for its whole limit, in their order; returns how many."""
     levels_of(shape, levels)
@@ -248,7 +286,11 @@ def fitting_at(
                 fine = window(
                     nodes, g_free, events, e_gpu, row, time, time + shape.limit, shape.res, room, room_gpu, run
                 )
-                if fine and fits(shape, nodes[row], room, room_gpu, cards[row]):
+                fine = fine and fits(shape, nodes[row], room, room_gpu, cards[row])
+                if fine and shape.near:
+                    fine = near_at(shape, nodes, cards, c_numa, events, e_gpu, row, time, time + shape.limit, room, room_gpu,
+                                   run)  # fmt: skip
+                if fine:
                     found[count] = row
                     count += 1
             word >>= ONE
@@ -281,40 +323,42 @@ def seats_from(shape, start, nodes, g_free, events, e_gpu, licenses, room, room_
 
 
 @njit(**INNER)
-def when_and_where(shape, now, masks, nodes, g_free, cards, events, e_gpu, when, first, switches, levels, room, room_gpu, run,
+def when_and_where(shape, now, masks, nodes, g_free, cards, c_numa, events, e_gpu, when, first, switches, levels, room, room_gpu, run,
                    times, found, tally, chosen, licenses):  # fmt: skip
     """The earliest start of a job after `now` and its nodes into `chosen`: (moment, how many). NEVER: none is known.
     Of several choices of nodes the first that starts earliest is taken."""
     best, last, soonest, taken = -1, -1, NEVER, 0
-    for choice in range(shape.others + 1):
-        time, count = _on_choice(shape, shape.mask + choice * (1 + shape.groups), now, masks, nodes, g_free, cards, events, e_gpu,
-                                 when, first, switches, levels, room, room_gpu, run, times, found, tally, chosen, licenses)  # fmt: skip
+    # After the last choice the best one is looked at again, where another came after it.
+    for turn in range(shape.others + 2):
+        choice = turn if turn <= shape.others else best
+        if choice == last:
+            break
+        time, count = _on_choice(shape, shape.mask + choice * (1 + shape.groups), now, masks, nodes, g_free, cards, c_numa, events,
+                                 e_gpu, when, first, switches, levels, room, room_gpu, run, times, found, tally, chosen,
+                                 licenses)  # fmt: skip
         if time < NEVER:
             last = choice
         if time < soonest:
             best, soonest, taken = choice, time, count
-    if last != best:
-        _on_choice(shape, shape.mask + best * (1 + shape.groups), now, masks, nodes, g_free, cards, events, e_gpu, when, first,
-                   switches, levels, room, room_gpu, run, times, found, tally, chosen, licenses)  # fmt: skip
     return soonest, taken
 
 
 @njit(**INNER)
-def _on_choice(shape, mask, now, masks, nodes, g_free, cards, events, e_gpu, when, first, switches, levels, room, room_gpu,
+def _on_choice(shape, mask, now, masks, nodes, g_free, cards, c_numa, events, e_gpu, when, first, switches, levels, room, room_gpu,
                run, times, found, tally, chosen, licenses):  # fmt: skip
     start = max(now + 1, shape.opens)
     for _ in range(TRIES):
-        time, row = first_start(shape, mask, shape.least, start, masks, nodes, g_free, cards, events, e_gpu, when, first,
-                                levels, room, room_gpu, run, times)  # fmt: skip
-        if time >= NEVER or time + shape.limit > shape.closes:
-            return NEVER, 0
-        free = time
+        time, row, free = start, -1, start
+        for group in range(-1, shape.groups):
+            least = shape.least if group < 0 else shape.quota[group]
+            free, node = first_start(shape, mask + 1 + group, least, free, masks, nodes, g_free, cards, c_numa, events, e_gpu,
+                                     when, first, levels, room, room_gpu, run, times)  # fmt: skip
+            if free >= NEVER or free + shape.limit > shape.closes:
+                return NEVER, 0
+            if group < 0:
+                time, row = free, node
         if shape.licenses > 0:
-            free = seats_from(shape, time, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run)
-        for group in range(shape.groups):
-            if free < NEVER:
-                free, _ = first_start(shape, mask + 1 + group, shape.quota[group], free, masks, nodes, g_free, cards, events,
-                                      e_gpu, when, first, levels, room, room_gpu, run, times)  # fmt: skip
+            free = seats_from(shape, free, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run)
         if free >= NEVER:
             return NEVER, 0
         if free > time:
@@ -323,7 +367,7 @@ def _on_choice(shape, mask, now, masks, nodes, g_free, cards, events, e_gpu, whe
         if shape.least == 1 and shape.groups == 0 and nodes[row].weight == 0:
             chosen[0] = row
             return time, 1
-        count = fitting_at(shape, mask, time, masks, nodes, g_free, cards, events, e_gpu, when, first, levels, room, room_gpu,
+        count = fitting_at(shape, mask, time, masks, nodes, g_free, cards, c_numa, events, e_gpu, when, first, levels, room, room_gpu,
                            run, found)  # fmt: skip
         taken = 0
         if count >= shape.least:

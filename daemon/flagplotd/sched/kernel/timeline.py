@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from numba import njit
 
-from flagplotd.sched.kernel.fit import INNER, OPTIONS, fits
+from flagplotd.sched.kernel.fit import INNER, OPTIONS, fits, near_enough, pick
 from flagplotd.sched.kernel.layout import AT_CPU, AT_PART, BOUNDS, CPU_LEVELS, GPU_LEVELS, NEVER, PART_LEVELS
 
 
@@ -37,7 +37,8 @@ def add_event(nodes, events, e_gpu, row, event, time, sign, cpu, mem, gpus, res,
     one = events[event]
     one.time, one.sign, one.cpu, one.mem, one.shut = time, sign, sign * cpu, sign * mem, 0
     one.res, one.job = res, job
-    for gpu in range(e_gpu.shape[1]):
+    e_gpu[event, gpus.shape[0] :] = 0
+    for gpu in range(gpus.shape[0]):
         e_gpu[event, gpu] = sign * gpus[gpu]
     link(nodes, events, row, event)
 
@@ -83,17 +84,52 @@ def window(nodes, g_free, events, e_gpu, row, start, end, res, room, room_gpu, r
 
 
 @njit(**INNER)
-def earliest_on(shape, nodes, g_free, cards, events, e_gpu, row, start, before, room, room_gpu, run):
+def cores_in(nodes, c_numa, events, e_gpu, row, start, end, res, width, cores):
+    """The least CPUs that are free in each NUMA domain of a node from `start` to `end`, into `cores`; `width` is W."""
+    for domain in range(cores.shape[0]):
+        there, at, column = c_numa[row, domain], nodes[row].head, width + domain
+        while at >= 0 and events[at].time <= start:
+            if events[at].res < 0 or events[at].res != res:
+                there += e_gpu[at, column]
+            at = events[at].next
+        least = there
+        while at >= 0 and events[at].time < end:
+            if events[at].res < 0 or events[at].res != res:
+                there += e_gpu[at, column]
+            after = events[at].next
+            if after < 0 or events[after].time > events[at].time:
+                least = min(least, there)
+            at = after
+        cores[domain] = least
+
+
+@njit(**INNER)
+def near_at(shape, nodes, cards, c_numa, events, e_gpu, row, start, end, room, room_gpu, run):
+    """Whether GPUs with `room_gpu` shards free have all CPUs of a part beside them from `start` to `end`. `room` has, after
+    two numbers, one for each NUMA domain."""
+    if shape.gpus + shape.shards + shape.vram == 0:
+        return True
+    cores = room[2:]
+    cores_in(nodes, c_numa, events, e_gpu, row, start, end, shape.res, room_gpu.shape[0], cores)
+    pick(shape, room_gpu, cards[row], cores, run)
+    return near_enough(shape, run, cards[row], cores)
+
+
+@njit(**INNER)
+def earliest_on(shape, nodes, g_free, cards, c_numa, events, e_gpu, row, start, before, room, room_gpu, run):
     """The first moment from `start` on at which a part fits on a node for its whole time limit (NEVER: there is none, or
     it is not `before`)."""
     time, at = start, nodes[row].head
     while True:
         while at >= 0 and events[at].time <= time:
             at = events[at].next
-        if window(nodes, g_free, events, e_gpu, row, time, time + shape.limit, shape.res, room, room_gpu, run) and fits(
-            shape, nodes[row], room, room_gpu, cards[row]
-        ):
-            return time
+        end = time + shape.limit
+        if window(nodes, g_free, events, e_gpu, row, time, end, shape.res, room, room_gpu, run):
+            if fits(shape, nodes[row], room, room_gpu, cards[row]) and (
+                not shape.near
+                or near_at(shape, nodes, cards, c_numa, events, e_gpu, row, time, end, room, room_gpu, run)
+            ):
+                return time
         # Nothing gets better before something is freed.
         while at >= 0 and events[at].sign < 0:
             at = events[at].next
