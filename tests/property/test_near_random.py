@@ -13,6 +13,7 @@ from flagplot_wire.indices import expand_indices
 from flagplot_wire.job import GpuCount, Request
 from flagplot_wire.node import Gpu, Inventory, NumaNode
 from flagplotd.core import stimuli as st
+from flagplotd.sched.explain import never_fits
 
 DOMAINS = ((0, 4), (4, 8), (8, 12))
 """The CPUs of each NUMA domain, from and below."""
@@ -86,6 +87,8 @@ def test_it_starts_at_the_first_moment_with_cpus_beside_its_gpus(
     else:
         start = world.state.forecasts[JobNumber(number)].start
         assert start == (None if starts is None else world.now + starts * 3_600)
+    never = never_fits(world.state, world.state.jobs[JobNumber(number)].spec)
+    assert bool(never) is not possible((set(range(12)), set(range(len(numa)))))
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
