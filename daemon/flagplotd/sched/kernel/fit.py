@@ -90,72 +90,55 @@ def fits(shape, node, room, room_gpu, cards):
 
 
 @njit(**INNER)
-def _usable(gpu, kind, free, cards, taken, domains, island):
-    """Whether a whole GPU may still be chosen, of a type (-1: any), of some NUMA domains (bits) and of an island (-1: any)."""
-    card = cards[gpu]
-    if card.of == 0 or free[gpu] < card.of or taken[gpu] > 0 or (kind >= 0 and card.kind != kind):
-        return False
-    return (domains < 0 or domains >> card.numa & 1) and (island < 0 or card.island == island)
+def _whole(kind, free, cards, taken, domains):
+    """The whole GPUs that may still be chosen, as bits, of a type (-1: any) and of some NUMA domains (bits; -1: any)."""
+    bits = 0
+    for gpu in range(cards.shape[0]):
+        card = cards[gpu]
+        if card.of > 0 and free[gpu] == card.of and taken[gpu] == 0 and (kind < 0 or card.kind == kind):
+            if domains < 0 or domains >> card.numa & 1:
+                bits |= 1 << gpu
+    return bits
 
 
 @njit(**INNER)
-def _island(want, kind, cpu, free, cards, cores, taken, domains):
-    """The GPUs joined by links to take from: the fewest that are `want`, rather beside `cpu` free CPUs (-1: none)."""
-    best, best_score = -1, -(1 << 40)
+def _ones(bits):
+    count = 0
+    while bits > 0:
+        bits &= bits - 1
+        count += 1
+    return count
+
+
+@njit(**INNER)
+def _group(bits, want, cpu, linked, cards, cores):
+    """Of GPUs (bits) those to take first, which links join or which are of one NUMA domain: the fewest that are `want`,
+    rather beside `cpu` free CPUs; else the most."""
+    best, best_score = 0, -1
     for first in range(cards.shape[0]):
-        if not _usable(first, kind, free, cards, taken, domains, -1):
+        if not bits >> first & 1:
             continue
-        island, there, beside = cards[first].island, 0, 0
-        for domain in range(cores.shape[0]):
-            some = 0
-            for gpu in range(cards.shape[0]):
-                some += cards[gpu].numa == domain and _usable(gpu, kind, free, cards, taken, domains, island)
-            there += some
-            beside += cores[domain] if some > 0 else 0
-        score = (2 if beside >= cpu else 1) * 1_000_000 - there
-        if there >= want and score > best_score:
-            best, best_score = island, score
-    return best
-
-
-@njit(**INNER)
-def _domain(want, kind, cpu, free, cards, cores, taken, domains, island):
-    """The NUMA domain to take GPUs from next: the smallest that has all of `want`, rather with `cpu` free CPUs; else
-    the one that has most."""
-    best, best_score = -1, -(1 << 40)
-    for domain in range(cores.shape[0]):
-        there = 0
+        group, domains, beside = 0, 0, 0
         for gpu in range(cards.shape[0]):
-            there += cards[gpu].numa == domain and _usable(gpu, kind, free, cards, taken, domains, island)
-        if there == 0:
-            continue
+            same = cards[gpu].island == cards[first].island if linked else cards[gpu].numa == cards[first].numa
+            if same and bits >> gpu & 1:
+                group |= 1 << gpu
+                domains |= 1 << cards[gpu].numa
+        for domain in range(cores.shape[0]):
+            beside += cores[domain] if domains >> domain & 1 else 0
+        there = _ones(group)
         score = there
         if there >= want:
-            score = (2 if cores[domain] >= cpu else 1) * 1_000_000 - there
+            score = (2 if beside >= cpu else 1) * 1_000_000 - there
         if score > best_score:
-            best, best_score = domain, score
+            best, best_score = group, score
     return best
 
 
 @njit(**INNER)
-def _joined(want, kind, free, cards, taken, domains, island):
-    """Of the GPUs that may be chosen, those joined by links to take first: the fewest that are `want`, else the most."""
-    best, best_score = -1, -(1 << 40)
-    for first in range(cards.shape[0]):
-        if _usable(first, kind, free, cards, taken, domains, island):
-            there = 0
-            for gpu in range(cards.shape[0]):
-                there += _usable(gpu, kind, free, cards, taken, domains, cards[first].island)
-            score = 1_000_000 - there if there >= want else there
-            if score > best_score:
-                best, best_score = cards[first].island, score
-    return best
-
-
-@njit(**INNER)
-def _beside(shape, free, cards, cores):
+def _beside(shape, free, cards, cores, none):
     """The fewest NUMA domains, as bits, that hold all CPUs of a part and have a GPU each of those that it takes (-1: there
-    are none, or it takes several types). Of a share: all domains that do alone."""
+    are none, or it takes several types). Of a share: all domains that do alone. `none` are W zeros."""
     if shape.shards > 0 or shape.vram > 0:
         bits = 0
         for domain in range(cores.shape[0]):
@@ -168,10 +151,7 @@ def _beside(shape, free, cards, cores):
         there, many, cpus, bare = 0, 0, 0, False
         for domain in range(cores.shape[0]):
             if bits >> domain & 1:
-                some = 0
-                for gpu in range(cards.shape[0]):
-                    if cards[gpu].of > 0 and free[gpu] == cards[gpu].of and cards[gpu].numa == domain:
-                        some += shape.kind[0] < 0 or cards[gpu].kind == shape.kind[0]
+                some = _ones(_whole(shape.kind[0], free, cards, none, 1 << domain))
                 there, many, cpus, bare = there + some, many + 1, cpus + cores[domain], bare or some == 0
         if bare or cpus < shape.cpu or there < shape.gpus or many > shape.gpus:
             continue
@@ -185,7 +165,7 @@ def pick(shape, free, cards, cores, taken):
     """Choose the GPUs of a part that fits: shards of each into `taken`. Several are joined by links where possible, and
     those of one NUMA domain; where they must be near its CPUs, of domains that have them."""
     taken[:] = 0
-    domains = _beside(shape, free, cards, cores) if shape.near else -1
+    domains = _beside(shape, free, cards, cores, taken) if shape.near else -1
     if shape.shards > 0 or shape.vram > 0:
         gpu = best_share(shape, free, cards, domains)
         if gpu < 0:
@@ -197,23 +177,20 @@ def pick(shape, free, cards, cores, taken):
         kind, left = shape.kind[index], shape.count[index]
         if domains >= 0:
             left -= _one_of_each(kind, free, cards, cores, taken, domains)
-        while left > 0:
-            island = _island(left, kind, shape.cpu, free, cards, cores, taken, domains) if left > 1 else -1
-            before = left
-            while left > 0:
-                domain = _domain(left, kind, shape.cpu, free, cards, cores, taken, domains, island)
-                if domain < 0:
-                    break
-                while left > 0:
-                    joined = _joined(left, kind, free, cards, taken, 1 << domain, island)
-                    if joined < 0:
-                        break
+        there = _whole(kind, free, cards, taken, domains)
+        while left > 0 and there > 0:
+            some = _group(there, left, shape.cpu, True, cards, cores)
+            if left == 1 or _ones(some) < left:
+                some = there
+            while left > 0 and some > 0:
+                beside = _group(some, left, shape.cpu, False, cards, cores)
+                while left > 0 and beside > 0:
+                    joined = _group(beside, left, 0, True, cards, cores)
+                    some, beside, there = some & ~joined, beside & ~joined, there & ~joined
                     for gpu in range(cards.shape[0]):
-                        if left > 0 and _usable(gpu, kind, free, cards, taken, 1 << domain, joined):
+                        if left > 0 and joined >> gpu & 1:
                             taken[gpu] = cards[gpu].of
                             left -= 1
-            if left == before:
-                return
 
 
 @njit(**INNER)
@@ -226,9 +203,9 @@ def pick_any(shape, free, cards, taken):
             taken[gpu] = share_of(shape, cards[gpu].of, cards[gpu].vram)
         return
     for index in range(shape.kinds):
-        left = shape.count[index]
+        left, there = shape.count[index], _whole(shape.kind[index], free, cards, taken, -1)
         for gpu in range(cards.shape[0]):
-            if left > 0 and _usable(gpu, shape.kind[index], free, cards, taken, -1, -1):
+            if left > 0 and there >> gpu & 1:
                 taken[gpu] = cards[gpu].of
                 left -= 1
 
@@ -240,9 +217,9 @@ def _one_of_each(kind, free, cards, cores, taken, domains):
     for domain in range(cores.shape[0]):
         if domains == 1 << domain or not domains >> domain & 1:
             continue
-        joined = _joined(1, kind, free, cards, taken, 1 << domain, -1)
+        joined = _group(_whole(kind, free, cards, taken, 1 << domain), 1, 0, True, cards, cores)
         for gpu in range(cards.shape[0]):
-            if _usable(gpu, kind, free, cards, taken, 1 << domain, joined):
+            if joined >> gpu & 1:
                 taken[gpu] = cards[gpu].of
                 count += 1
                 break

@@ -24,43 +24,37 @@ def choose(shape, mask, want, masks, found, count, nodes, switches, tally, chose
     for at in range(count):
         weight = nodes[found[at]].weight
         bound, heaviest = min(bound, weight), max(heaviest, weight)
-    if bound >= heaviest:
-        return _choose(shape, mask, want, masks, found, count, nodes, switches, tally, chosen)
     kept = tally[(tally.shape[0] + switches.shape[0]) // 2 :]
-    for at in range(count):
+    some, following, several = count, NEVER, bound < heaviest
+    for at in range(count if several else 0):
         kept[at] = found[at]
     while True:
-        some, following = 0, NEVER
-        for at in range(count):
-            weight = nodes[kept[at]].weight
-            if weight <= bound:
-                found[some] = kept[at]
-                some += 1
+        if several:
+            some, following = 0, NEVER
+            for at in range(count):
+                weight = nodes[kept[at]].weight
+                if weight <= bound:
+                    found[some] = kept[at]
+                    some += 1
+                else:
+                    following = min(following, weight)
+        taken = 0
+        if some >= shape.least and shape.groups > 0:
+            taken = _counted(shape, mask, want, masks, found, some, nodes, switches, tally, chosen)
+        elif some >= shape.least and shape.contiguous:
+            taken = _neighbours(shape, want, found, some, chosen)
+        elif some >= shape.least:
+            some = _one_block(shape, found, some, nodes, tally)
+            if switches.shape[0] == 0:
+                taken = _fullest(found, some, min(want, some), nodes, chosen, 0)
             else:
-                following = min(following, weight)
-        if some >= shape.least:
-            taken = _choose(shape, mask, want, masks, found, some, nodes, switches, tally, chosen)
-            if taken >= shape.least:
-                return taken
+                taken = _by_switch(shape, want, found, some, nodes, switches, tally, chosen)
+            _sort(chosen, taken)
+        if taken >= shape.least:
+            return taken
         if following == NEVER:
             return 0
         bound = following
-
-
-@njit(**INNER)
-def _choose(shape, mask, want, masks, found, count, nodes, switches, tally, chosen):
-    """As `choose`, whatever the nodes' weights."""
-    if shape.groups > 0:
-        return _counted(shape, mask, want, masks, found, count, nodes, switches, tally, chosen)
-    if shape.contiguous:
-        return _neighbours(shape, want, found, count, chosen)
-    count = _one_block(shape, found, count, nodes, tally)
-    if switches.shape[0] == 0:
-        taken = _fullest(found, count, min(want, count), nodes, chosen, 0)
-    else:
-        taken = _by_switch(shape, want, found, count, nodes, switches, tally, chosen)
-    _sort(chosen, taken)
-    return taken
 
 
 @njit(**INNER)

@@ -114,54 +114,47 @@ def best_node(shape, now, masks, free, nodes, g_free, cards, c_numa, events, e_g
         return -1
     weight = 0
     while weight < NEVER:
-        row, weight = _lightest(shape, weight, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room,
-                                room_gpu, run, info, typical)  # fmt: skip
-        if row >= 0:
-            return row
+        best, least, priced, following = -1, NEVER, 0, NEVER
+        tier = levels[2] if shape.shards > 0 or shape.vram > 0 else levels[0]
+        while tier >= 0 and priced < PRICED:
+            seen, last, above = 0, -1, _above(tier)
+            for block in range(masks.shape[1]):
+                word = masks[shape.mask, block] & free[tier, block] & free[levels[1], block] & free[levels[3], block]
+                if above >= 0:
+                    word &= ~free[above, block]
+                row = block << 6
+                while word != 0 and seen < ENOUGH:
+                    if word & ONE and nodes[row].cpu >= shape.cpu:
+                        answer = 0
+                        if nodes[row].weight > weight:
+                            following = min(following, nodes[row].weight)
+                        elif nodes[row].weight == weight:
+                            answer = fits_now(
+                                shape, row, now, nodes, g_free, cards, c_numa, events, e_gpu, room, room_gpu, run
+                            )
+                        if answer >= 2:
+                            info[answer - 2] += 1
+                        elif answer == 1:
+                            seen += 1
+                            if last < 0 or not alike(typical, row, last, masks, nodes, g_free, cards):
+                                priced += 1
+                                last = row
+                                there = room_gpu if nodes[row].takes > 0 else g_free[row]
+                                cost = price(
+                                    typical, shape, row, masks, nodes[row], g_free[row], there, cards[row], run
+                                )
+                                if cost < least:
+                                    best, least = row, cost
+                    word >>= ONE
+                    row += 1
+                if seen >= ENOUGH:
+                    break
+            # Shares go on to whole GPUs when no shared one has room.
+            tier = above if above >= 0 else (1 if tier >= AT_PART else -1)
+        if best >= 0:
+            return best
+        weight = following
     return -1
-
-
-@njit(**INNER)
-def _lightest(shape, weight, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run,
-              info, typical):  # fmt: skip
-    """As `best_node`, of the nodes of one weight (-1: none), and the next weight that might have one (NEVER: there is
-    no other)."""
-    best, least, priced, following = -1, NEVER, 0, NEVER
-    tier = levels[2] if shape.shards > 0 or shape.vram > 0 else levels[0]
-    while tier >= 0 and priced < PRICED:
-        seen, last, above = 0, -1, _above(tier)
-        for block in range(masks.shape[1]):
-            word = masks[shape.mask, block] & free[tier, block] & free[levels[1], block] & free[levels[3], block]
-            if above >= 0:
-                word &= ~free[above, block]
-            row = block << 6
-            while word != 0 and seen < ENOUGH:
-                if word & ONE and nodes[row].cpu >= shape.cpu:
-                    answer = 0
-                    if nodes[row].weight > weight:
-                        following = min(following, nodes[row].weight)
-                    elif nodes[row].weight == weight:
-                        answer = fits_now(
-                            shape, row, now, nodes, g_free, cards, c_numa, events, e_gpu, room, room_gpu, run
-                        )
-                    if answer >= 2:
-                        info[answer - 2] += 1
-                    elif answer == 1:
-                        seen += 1
-                        if last < 0 or not alike(typical, row, last, masks, nodes, g_free, cards):
-                            priced += 1
-                            last = row
-                            there = room_gpu if nodes[row].takes > 0 else g_free[row]
-                            cost = price(typical, shape, row, masks, nodes[row], g_free[row], there, cards[row], run)
-                            if cost < least:
-                                best, least = row, cost
-                word >>= ONE
-                row += 1
-            if seen >= ENOUGH:
-                break
-        # Shares go on to whole GPUs when no shared one has room.
-        tier = above if above >= 0 else (1 if tier >= AT_PART else -1)
-    return best, following
 
 
 @njit(**INNER)
@@ -333,51 +326,42 @@ def when_and_where(shape, now, masks, nodes, g_free, cards, c_numa, events, e_gp
         choice = turn if turn <= shape.others else best
         if choice == last:
             break
-        time, count = _on_choice(shape, shape.mask + choice * (1 + shape.groups), now, masks, nodes, g_free, cards, c_numa, events,
-                                 e_gpu, when, first, switches, levels, room, room_gpu, run, times, found, tally, chosen,
-                                 licenses)  # fmt: skip
+        mask, start, time, count = shape.mask + choice * (1 + shape.groups), max(now + 1, shape.opens), NEVER, 0
+        for _ in range(TRIES):
+            moment, row, free = start, -1, start
+            for group in range(-1, shape.groups):
+                least = shape.least if group < 0 else shape.quota[group]
+                free, node = first_start(shape, mask + 1 + group, least, free, masks, nodes, g_free, cards, c_numa, events,
+                                         e_gpu, when, first, levels, room, room_gpu, run, times)  # fmt: skip
+                if free >= NEVER:
+                    break
+                if group < 0:
+                    moment, row = free, node
+            if free < NEVER and shape.licenses > 0:
+                free = seats_from(shape, free, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run)
+            if free >= NEVER or free + shape.limit > shape.closes:
+                break
+            if free > moment:
+                start = free
+                continue
+            if shape.least == 1 and shape.groups == 0 and nodes[row].weight == 0:
+                time, count, chosen[0] = moment, 1, row
+                break
+            fit = fitting_at(shape, mask, moment, masks, nodes, g_free, cards, c_numa, events, e_gpu, when, first, levels,
+                             room, room_gpu, run, found)  # fmt: skip
+            if fit >= shape.least:
+                count = choose(shape, mask, shape.least, masks, found, fit, nodes, switches, tally, chosen)
+            if count >= shape.least:
+                time = moment
+                break
+            start = _next_release(mask, moment, masks, nodes, events)
+            if start >= NEVER:
+                break
         if time < NEVER:
             last = choice
         if time < soonest:
             best, soonest, taken = choice, time, count
     return soonest, taken
-
-
-@njit(**INNER)
-def _on_choice(shape, mask, now, masks, nodes, g_free, cards, c_numa, events, e_gpu, when, first, switches, levels, room, room_gpu,
-               run, times, found, tally, chosen, licenses):  # fmt: skip
-    start = max(now + 1, shape.opens)
-    for _ in range(TRIES):
-        time, row, free = start, -1, start
-        for group in range(-1, shape.groups):
-            least = shape.least if group < 0 else shape.quota[group]
-            free, node = first_start(shape, mask + 1 + group, least, free, masks, nodes, g_free, cards, c_numa, events, e_gpu,
-                                     when, first, levels, room, room_gpu, run, times)  # fmt: skip
-            if free >= NEVER or free + shape.limit > shape.closes:
-                return NEVER, 0
-            if group < 0:
-                time, row = free, node
-        if shape.licenses > 0:
-            free = seats_from(shape, free, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run)
-        if free >= NEVER:
-            return NEVER, 0
-        if free > time:
-            start = free
-            continue
-        if shape.least == 1 and shape.groups == 0 and nodes[row].weight == 0:
-            chosen[0] = row
-            return time, 1
-        count = fitting_at(shape, mask, time, masks, nodes, g_free, cards, c_numa, events, e_gpu, when, first, levels, room, room_gpu,
-                           run, found)  # fmt: skip
-        taken = 0
-        if count >= shape.least:
-            taken = choose(shape, mask, shape.least, masks, found, count, nodes, switches, tally, chosen)
-        if taken >= shape.least:
-            return time, taken
-        start = _next_release(mask, time, masks, nodes, events)
-        if start >= NEVER:
-            return NEVER, 0
-    return NEVER, 0
 
 
 @njit(**INNER)
