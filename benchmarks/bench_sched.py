@@ -74,7 +74,7 @@ class World:
         busy = dice.random((count, GPUS)) >= free
         self.g_free = np.zeros((rows, GPUS), np.int32)
         self.g_free[:count] = np.where(busy, 0, 8)
-        self.c_numa = np.zeros((rows, NUMA), np.int32)
+        self.c_numa = np.zeros((rows, NUMA), np.int64)
         for domain in range(NUMA):
             mine = slice(domain * GPUS // NUMA, (domain + 1) * GPUS // NUMA)
             self.c_numa[:count, domain] = CPUS // NUMA - 16 * busy[:, mine].sum(axis=1)
@@ -90,7 +90,7 @@ class World:
         ends, holds = len(row), 2 * len(reserved)
         room = STARTS + 64 * self.size.reservations
         self.events = np.zeros(ends + holds + room, at.EVENT)
-        self.e_gpu = np.zeros((len(self.events), GPUS), np.int32)
+        self.e_gpu = np.zeros((len(self.events), GPUS + NUMA), np.int32)
         self.events["res"] = self.events["job"] = -1
         some = self.events[:ends]
         some["time"], some["sign"] = NOW + self.dice.integers(60, 86_400, ends), 1
@@ -149,7 +149,7 @@ class World:
             NOW, self.size.reservations, False, jobs, np.zeros(self.size.reservations, at.HELD), np.zeros(0, ints),
             np.zeros((0, GPUS), np.int32), self.shapes, self.masks, free, self.nodes, self.g_free, self.cards,
             self.c_numa, self.events, self.e_gpu, self.tail, when, first, self.c_first, self.c_scope, self.used, self.most,
-            self.switches, self._typical()[0], count, failed, np.zeros(2, ints), np.zeros(GPUS, np.int32), run, np.zeros(GPUS, np.int32),
+            self.switches, self._typical()[0], count, failed, np.zeros(2 + NUMA, ints), np.zeros(GPUS, np.int32), run, np.zeros(GPUS, np.int32),
             np.zeros(4, ints), np.zeros(most, ints), np.zeros(count, ints), np.zeros(len(self.switches) + 2 * count, ints),
             np.zeros(count, ints), np.zeros(2, ints), out, out_gpu, answers,
         )  # fmt: skip
@@ -158,7 +158,7 @@ class World:
     def _typical(self) -> Any:
         held = len(self.busy)
         starts = np.bincount(self.jobs["shape"], minlength=len(self.shapes))
-        running = (self.events["cpu"][:held], self.e_gpu[:held], self.busy)
+        running = (self.events["cpu"][:held], self.e_gpu[:held, :GPUS], self.busy)
         return typical_of(self.shapes, starts, self.masks, self.nodes[: self.size.nodes], self.cards, running)
 
     def floor(self) -> float:

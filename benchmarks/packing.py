@@ -44,9 +44,9 @@ class Cluster:
         self.cards["of"] = self.cards["ok"] = np.where(idle > 0, SHARES, 0)
         self.cards["kind"] = model[:, None]
         self.g_free = self.cards["of"].astype(np.int32)
-        self.c_numa = cpu[:, None].astype(np.int32)
+        self.c_numa = cpu[:, None].copy()
         self.events = np.zeros(room, at.EVENT)
-        self.e_gpu = np.zeros((room, self.width), np.int32)
+        self.e_gpu = np.zeros((room, self.width + 1), np.int32)
         self.tail = np.zeros(1, np.int64)
         self.rows: list[Any] = []
         self._shapes(load, model)
@@ -82,7 +82,7 @@ class Cluster:
         rows = np.concatenate([np.zeros(0, ints), *self.rows])
         waiting = np.bincount(kinds, minlength=len(self.shapes))
         typical = typical_of(self.shapes, waiting, self.masks, self.nodes, self.cards,
-                             (self.events["cpu"][:held], self.e_gpu[:held], rows))  # fmt: skip
+                             (self.events["cpu"][:held], self.e_gpu[:held, : self.width], rows))  # fmt: skip
         none = np.zeros((0, at.USED), ints)
         written = cycle(
             NOW, 0, jobs, self.shapes, self.masks, self.free, self.nodes, self.g_free, self.cards, self.c_numa, self.events,

@@ -46,6 +46,10 @@ int nvmlDeviceGetPciInfo_v3(Handle *handle, Pci *pci) {
   return OK;
 }
 int nvmlDeviceGetMinorNumber(Handle *handle, unsigned *minor) { *minor = 4 + handle->parent; return OK; }
+int nvmlDeviceGetP2PStatus(Handle *first, Handle *second, int kind, int *status) {
+  *status = kind == 2 && is("linked") ? 0 : 5;
+  return is("unsupported") ? NOT_SUPPORTED : OK;
+}
 int nvmlDeviceGetGpuInstanceId(Handle *handle, unsigned *id) { *id = 7 + handle->mig; return handle->mig < 0 ? NOT_SUPPORTED : OK; }
 int nvmlDeviceGetComputeInstanceId(Handle *handle, unsigned *id) { *id = 0; return handle->mig < 0 ? NOT_SUPPORTED : OK; }
 int nvmlDeviceGetMemoryInfo(Handle *handle, Memory *memory) {

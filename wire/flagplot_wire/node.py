@@ -36,7 +36,8 @@ class Gpu(Struct, frozen=True, omit_defaults=True, gc=False):
 
     `index` counts from 0 within the node; `minor` is N of /dev/nvidiaN where known. `vram_mib` is None where
     the driver does not tell. `fault` says why no new job may have it (empty: healthy). `capabilities` are the device
-    numbers (`c 236:21`) that open a MIG device, beside its card's own.
+    numbers (`c 236:21`) that open a MIG device, beside its card's own. `links` are the GPUs that fast links (NVLink) join
+    it with.
     """
 
     index: int
@@ -52,6 +53,7 @@ class Gpu(Struct, frozen=True, omit_defaults=True, gc=False):
     simulated: bool = False
     fault: str = ""
     capabilities: tuple[str, ...] = ()
+    links: tuple[int, ...] = ()
 
 
 class Inventory(Struct, frozen=True, omit_defaults=True, gc=False):

@@ -5,8 +5,11 @@ from __future__ import annotations
 import importlib.metadata
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any, TypeVar
+
+import msgspec
 
 from flagplot_agent.launch.devices import mig_capabilities
 from flagplot_agent.telemetry import host
@@ -72,7 +75,24 @@ class Nvml:
             except self.lib.NVMLError as wrong:
                 lost = Gpu(len(found), f"unknown-{parent}", "unknown", fault=text_of(str(wrong)))
                 found.append(Device(lost, parent, None))
+        self._join(found)
         return found
+
+    def _join(self, found: list[Device]) -> None:
+        """Tell of each GPU with which others NVLink joins it."""
+        whole = [one for one in found if one.mig is None and not one.gpu.fault]
+        links: dict[int, list[int]] = {one.gpu.index: [] for one in whole}
+        for first, second in combinations(whole, 2):
+            if self._linked(first, second):
+                links[first.gpu.index].append(second.gpu.index)
+                links[second.gpu.index].append(first.gpu.index)
+        for one in whole:
+            one.gpu = msgspec.structs.replace(one.gpu, links=tuple(links[one.gpu.index]))
+
+    def _linked(self, first: Device, second: Device) -> bool:
+        handles = [self.ask(lambda device=device: self._handle(device)) for device in (first, second)]  # type: ignore[misc]
+        status = self.ask(lambda: self.lib.nvmlDeviceGetP2PStatus(*handles, self.lib.NVML_P2P_CAPS_INDEX_NVLINK))
+        return bool(status == self.lib.NVML_P2P_STATUS_OK)
 
     def _mig(self, handle: Any) -> list[tuple[int, Any]] | None:
         mode = self.ask(lambda: self.lib.nvmlDeviceGetMigMode(handle))

@@ -259,6 +259,7 @@ def gpu_objects(view: NodeView) -> list[dict[str, Any]]:
                 "memory_total_mib": gpu.vram_mib,
                 "temperature_c": reading.temperature_c if reading else None,
                 "power_w": reading.power_w if reading else None,
+                "links": list(gpu.links),
                 "simulated": gpu.simulated,
                 "fault": gpu.fault,
             }

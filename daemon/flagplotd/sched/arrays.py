@@ -34,11 +34,11 @@ def arrays_of(snapshot: Snapshot, room: int) -> Arrays:
     count = len(snapshot.nodes)
     cards = np.zeros((len(nodes), width), at.CARD)
     for name, column in (("of", snapshot.g_of), ("ok", snapshot.g_ok), ("kind", snapshot.g_type),
-                         ("vram", snapshot.g_vram), ("numa", snapshot.g_numa)):  # fmt: skip
+                         ("vram", snapshot.g_vram), ("numa", snapshot.g_numa), ("island", snapshot.g_island)):  # fmt: skip
         cards[name][:count] = column
     g_free = np.zeros((len(nodes), width), np.int32)
     g_free[:count] = snapshot.gfree
-    c_numa = np.zeros((len(nodes), snapshot.c_numa.shape[1]), np.int32)
+    c_numa = np.zeros((len(nodes), snapshot.c_numa.shape[1]), np.int64)
     c_numa[:count] = snapshot.c_numa
     events, e_gpu, tail = _events(snapshot, nodes, width, room)
     masks = _bits(snapshot.allowed)
@@ -68,14 +68,15 @@ def _events(snapshot: Snapshot, nodes: Any, width: int, room: int) -> tuple[Any,
     from flagplotd.sched.kernel.timeline import link_all
 
     ends, holds = len(snapshot.e_time), snapshot.holds
-    total = ends + len(holds) + room
-    events, e_gpu = np.zeros(total, at.EVENT), np.zeros((total, width), np.int32)
+    total, domains = ends + len(holds) + room, snapshot.c_numa.shape[1]
+    events, e_gpu = np.zeros(total, at.EVENT), np.zeros((total, width + domains), np.int32)
     rows = np.zeros(ends + len(holds), np.int64)
     some = events[:ends]
     some["time"], some["sign"], some["res"], some["job"] = snapshot.e_time, 1, -1, -1
     some["cpu"], some["mem"], rows[:ends] = snapshot.e_cpu, snapshot.e_mem, snapshot.e_node
     # A GPU with a fault is not free when the job on it ends.
-    e_gpu[:ends] = snapshot.e_gpu * (snapshot.g_ok[snapshot.e_node] > 0)
+    e_gpu[:ends, :width] = snapshot.e_gpu * (snapshot.g_ok[snapshot.e_node] > 0)
+    e_gpu[:ends, width:] = snapshot.e_numa
     for place, hold in enumerate(holds, ends):
         one = events[place]
         one["time"], one["sign"], one["shut"], one["res"], one["job"] = hold.time, hold.sign, hold.shut, hold.res, -1

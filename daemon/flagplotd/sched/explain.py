@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from itertools import combinations
 
 import msgspec
 
 from flagplot_wire import constraint
 from flagplot_wire.ids import JobNumber
+from flagplot_wire.indices import mask_of
 from flagplot_wire.job import Forecast, Job, JobSpec, Reason, Status, Why
 from flagplot_wire.node import Gpu, Node
 from flagplot_wire.text import counted
@@ -189,7 +192,29 @@ def lacks(node: Node, shape: Shape) -> list[str]:
         vram = max((gpu.vram_mib or 0 for gpu in cards), default=0)
         have_words = f"{largest} shards on each GPU" if shape.shards else f"GPUs of {format_memory(vram)}"
         found.append(f"{have_words if cards else 'no GPU'} ({asked} asked)")
+    if (
+        shape.near
+        and not found
+        and (total or shape.shards or shape.vram)
+        and (most := _beside(node, shape)) < shape.cpu
+    ):
+        found.append(f"{most} CPUs on the NUMA nodes of such GPUs ({shape.cpu} asked)")
     return found
+
+
+def _beside(node: Node, shape: Shape) -> int:
+    """The most CPUs on the NUMA nodes of GPUs that the shape may take, where the node is empty."""
+    assert node.inventory is not None
+    types = {word for word, _ in shape.gpus}
+    cards = [
+        gpu for gpu in node.inventory.gpus if "" in types or gpu.type in types or (not types and _shares(gpu, shape))
+    ]
+    cpus = {numa.index: mask_of(numa.cpu_ids).bit_count() for numa in node.inventory.numa} or {0: node.cpus}
+    there = Counter(gpu.numa if gpu.numa in cpus else 0 for gpu in cards)
+    total = sum(count for _, count in shape.gpus) or 1
+    sets = (some for size in range(1, total + 1) for some in combinations(there, size))
+    fits = (some for some in sets if sum(there[numa] for numa in some) >= total)
+    return max((sum(cpus.get(numa, 0) for numa in some) for some in fits), default=0)
 
 
 def _shares(gpu: Gpu, shape: Shape) -> bool:

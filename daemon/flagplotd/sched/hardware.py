@@ -19,6 +19,18 @@ Ints = NDArray[np.int64]
 _tree = lru_cache(4)(topology)
 
 
+@lru_cache(4_096)
+def islands(links: tuple[tuple[int, ...], ...]) -> list[int]:
+    """For each GPU, of which `links` are the GPUs that it is joined with, the first of those that links join with it."""
+    found = list(range(len(links)))
+    for gpu, others in enumerate(links):
+        for other in others:
+            if 0 <= other < len(links):
+                low, high = sorted((found[gpu], found[other]))
+                found = [low if one == high else one for one in found]
+    return found
+
+
 class Hardware:
     """The arrays by node and by GPU of a `Snapshot`; `types` numbers the GPU types."""
 
@@ -35,6 +47,7 @@ class Hardware:
             np.zeros((count, self.width), np.int64) for _ in range(6)
         )
         self.g_numa -= 1
+        self.g_island = np.zeros((count, self.width), np.int64)
         self.c_numa = np.zeros((count, max(domains, 1)), np.int64)
         self.free_cpus: list[int] = []
         kept = suspending.parked(state)
@@ -56,6 +69,7 @@ class Hardware:
             self.c_numa[row, numa.index] = (mask_of(numa.cpu_ids) & free).bit_count()
         if not inventory.numa:
             self.c_numa[row, 0] = self.cpu[row]
+        self.g_island[row, : len(inventory.gpus)] = islands(tuple(gpu.links for gpu in inventory.gpus))
         for index, gpu in enumerate(inventory.gpus):
             held = use.gpu_shards[index] if index < len(use.gpu_shards) else 0
             self._fill_gpu(row, index, gpu, held)

@@ -111,15 +111,16 @@ def _run(snapshot: Snapshot, policy: Policy) -> tuple[Any, Any, Any, Any, Promis
     c_first = np.cumsum([0, *(len(chain) for chain in snapshot.chains)])
     c_scope = np.array([scope for chain in snapshot.chains for scope in chain], ints)
     switches = switches_of(snapshot)
-    starts = np.bincount(jobs["shape"], jobs["count"], len(arrays.shapes)).astype(ints)
+    by_shape = np.bincount(jobs["shape"], jobs["count"], len(arrays.shapes)).astype(ints)
     running = (snapshot.e_cpu, snapshot.e_gpu, snapshot.e_node)
-    typical = typical_of(arrays.shapes, starts, arrays.masks, arrays.nodes[:nodes], arrays.cards, running)
+    typical = typical_of(arrays.shapes, by_shape, arrays.masks, arrays.nodes[:nodes], arrays.cards, running)
     out, out_gpu = np.zeros((rows, 3), ints), np.zeros((rows, width), np.int32)
     answers = np.zeros(len(waiting), layout.ANSWER)
     written = cycle(
         snapshot.now, planned, firm, jobs, held, kept, kept_gpu, arrays.shapes, arrays.masks, arrays.free, arrays.nodes,
         arrays.g_free, arrays.cards, arrays.c_numa, arrays.events, arrays.e_gpu, arrays.tail, when, first, c_first, c_scope,
-        used, limits, switches, typical[0], nodes, np.zeros(len(arrays.shapes), ints), np.zeros(2, ints), np.zeros(width, np.int32), run,
+        used, limits, switches, typical[0], nodes, np.zeros(len(arrays.shapes), ints),
+        np.zeros(2 + snapshot.c_numa.shape[1], ints), np.zeros(width, np.int32), run,
         np.zeros(width, np.int32), np.zeros(4, ints), np.zeros(most, ints), np.zeros(nodes, ints),
         np.zeros(len(switches) + 2 * nodes + 1, ints), np.zeros(nodes, ints), np.zeros(2, ints), out, out_gpu, answers,
     )  # fmt: skip

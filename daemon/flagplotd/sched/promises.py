@@ -136,6 +136,6 @@ def made(snapshot: Snapshot, jobs: Any, held: Any, events: Any, e_gpu: Any) -> P
     return Promises(
         {one.job.number: place for place, one in enumerate(waiting)},
         tuple(one.job.spec for one in waiting),
-        mine["time"].copy(), first, parts, events["row"][which], -e_gpu[which],
+        mine["time"].copy(), first, parts, events["row"][which], -e_gpu[which][:, : snapshot.g_of.shape[1]],
         tuple(node.name for node in snapshot.nodes),
     )  # fmt: skip

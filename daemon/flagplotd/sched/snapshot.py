@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from flagplot_wire.hostlist import natural_key
 from flagplot_wire.ids import JobNumber
+from flagplot_wire.indices import mask_of
 from flagplot_wire.job import Forecast, Job
 from flagplot_wire.node import Node, Partition
 from flagplotd.core.needs import MAX_GPU_TYPES
@@ -91,11 +92,14 @@ class Snapshot:
     g_type: Ints
     g_vram: Ints
     g_numa: Ints
+    g_island: Ints
     e_time: Ints
     e_node: Ints
     e_cpu: Ints
     e_mem: Ints
     e_gpu: Ints
+    e_numa: Ints
+    """CPUs by NUMA domain; counted where a waiting job wants them near its GPUs."""
     e_number: Ints
     """The jobs whose ends these are."""
     holds: list[Hold]
@@ -140,7 +144,8 @@ def take(state: State, now: int, default_time_s: int = 3_600, extra: Job | None 
     asked = _Asked(state, now, nodes, sharing)
     rows = [asked.row(in_its_room(job)) for job in (waiting if extra is None else [*waiting, extra])]
     need, kinds, counts = shape_arrays(asked.shapes, hardware.types)
-    ends = _ends(state, nodes, now, default_time_s, hardware.width)
+    domains = hardware.c_numa.shape[1]
+    ends = _ends(state, nodes, now, default_time_s, hardware.width, domains, any(shape.near for shape in asked.shapes))
     # One that is not configured any more has no seats.
     licenses = {name: 0 for shape in asked.shapes for name, _ in shape.licenses} | sharing.licenses
     return Snapshot(
@@ -152,7 +157,8 @@ def take(state: State, now: int, default_time_s: int = 3_600, extra: Job | None 
         switch_parent=hardware.switch_parent, switch_level=hardware.switch_level,
         cpu=hardware.cpu, mem=hardware.mem, gfree=hardware.gfree, jobs=hardware.jobs, c_numa=hardware.c_numa,
         g_of=hardware.g_of, g_ok=hardware.g_ok, g_type=hardware.g_type, g_vram=hardware.g_vram, g_numa=hardware.g_numa,
-        e_time=ends[0], e_node=ends[1], e_cpu=ends[2], e_mem=ends[3], e_gpu=ends[4], e_number=ends[5],
+        g_island=hardware.g_island,
+        e_time=ends[0], e_node=ends[1], e_cpu=ends[2], e_mem=ends[3], e_gpu=ends[4], e_number=ends[5], e_numa=ends[6],
         holds=holds_of(state, now, nodes, licenses, sharing, default_time_s), licenses=licenses, limits=asked.limits,
         chains=asked.chains or [()], reservations=[(one.name, one.start, one.end) for one in state.reservations.values()],
         partitions=dict(state.partitions),
@@ -231,10 +237,11 @@ def shape_arrays(shapes: list[Shape], types: dict[str, int]) -> tuple[Ints, Ints
 
 
 def _ends(
-    state: State, nodes: list[Node], now: int, default_time_s: int, width: int
-) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints]:
+    state: State, nodes: list[Node], now: int, default_time_s: int, width: int, domains: int, near: bool
+) -> tuple[Ints, Ints, Ints, Ints, Ints, Ints, Ints]:
     index = {node.name: row for row, node in enumerate(nodes)}
-    parts: list[tuple[int, int, JobNumber, int, int, list[int]]] = []
+    parts: list[tuple[int, int, JobNumber, int, int, list[int], list[int]]] = []
+    none = [0] * domains
     for number in state.active:
         job = state.jobs[number]
         for one in leaving(state, job, now, default_time_s):
@@ -243,8 +250,9 @@ def _ends(
                 for held in one.part.gpus if one.rest else ():
                     if held.index < width:
                         gpu[held.index] = held.shards
-                memory_mib = one.part.memory_mib if one.rest else 0
-                parts.append((one.end, index[one.part.node], number, one.cpus, memory_mib, gpu))
+                memory_mib, row = one.part.memory_mib if one.rest else 0, index[one.part.node]
+                numa = by_domain(nodes[row], mask_of(one.part.cpu_ids), one.cpus, domains) if near else none
+                parts.append((one.end, row, number, one.cpus, memory_mib, gpu, numa))
     parts.sort(key=lambda part: part[:3])
     count = len(parts)
     return (
@@ -254,4 +262,13 @@ def _ends(
         np.array([part[4] for part in parts], np.int64),
         np.array([part[5] for part in parts], np.int64).reshape(count, width),
         np.array([part[2] for part in parts], np.int64),
+        np.array([part[6] for part in parts], np.int64).reshape(count, domains),
     )
+
+
+def by_domain(node: Node, cpus: int, most: int, domains: int) -> list[int]:
+    """How many of the CPUs `cpus` (a bit mask) are in each NUMA domain of a node, `most` in all."""
+    found, numa = [0] * domains, node.inventory.numa if node.inventory is not None else ()
+    for domain, mask in [(one.index, mask_of(one.cpu_ids)) for one in numa] or [(0, cpus)]:
+        found[domain] = min((cpus & mask).bit_count(), most - sum(found))
+    return found

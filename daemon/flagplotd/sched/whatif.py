@@ -44,8 +44,10 @@ class WhatIf:
         """Jobs start now; `limits` are their time limits in seconds by number."""
         import numpy as np
 
+        from flagplotd.sched.snapshot import by_domain
+
         now = self.snapshot
-        ends: list[tuple[int, int, int, int, int, list[int]]] = []
+        ends: list[tuple[int, int, int, int, int, list[int], list[int]]] = []
         started: dict[int, int] = {}
         for start in starts:
             started[start.number] = started.get(start.number, 0) + 1
@@ -56,15 +58,17 @@ class WhatIf:
                 self._change(row, mask_of(part.cpu_ids), part.memory_mib, part.gpus, -1)
                 now.jobs[row] += 1
                 end = now.now + limits[start.number]
-                ends.append((end, row, start.number, part.cpus, part.memory_mib, gpus))
+                numa = by_domain(now.nodes[row], mask_of(part.cpu_ids), part.cpus, now.e_numa.shape[1])
+                ends.append((end, row, start.number, part.cpus, part.memory_mib, gpus, numa))
         if not ends:
             return
         more = [np.array([end[place] for end in ends], np.int64) for place in range(5)]
-        gpus_freed = np.array([end[5] for end in ends], np.int64)
+        gpus_freed, numa_freed = (np.array([end[place] for end in ends], np.int64) for place in (5, 6))
         self._set_ends(
             np.concatenate([now.e_time, more[0]]), np.concatenate([now.e_node, more[1]]),
             np.concatenate([now.e_number, more[2]]), np.concatenate([now.e_cpu, more[3]]),
             np.concatenate([now.e_mem, more[4]]), np.concatenate([now.e_gpu, gpus_freed]),
+            np.concatenate([now.e_numa, numa_freed]),
         )  # fmt: skip
         left = ((row, row.count - started.get(row.job.number, 0)) for row in now.waiting)
         now.waiting = [row if row.count == count else replace(row, count=count) for row, count in left if count > 0]
@@ -85,9 +89,15 @@ class WhatIf:
         asleep = np.array([one.job.number for one in victims if not all(part.whole for part in one.frees)], np.int64)
         sleeps = np.isin(now.e_number, asleep)
         kept = stays | sleeps
-        cpu = np.where(sleeps, 0, now.e_cpu)
+        cpu, numa = np.where(sleeps, 0, now.e_cpu), np.where(sleeps[:, None], 0, now.e_numa)
         self._set_ends(
-            now.e_time[kept], now.e_node[kept], now.e_number[kept], cpu[kept], now.e_mem[kept], now.e_gpu[kept]
+            now.e_time[kept],
+            now.e_node[kept],
+            now.e_number[kept],
+            cpu[kept],
+            now.e_mem[kept],
+            now.e_gpu[kept],
+            numa[kept],
         )
 
     def park(self, victims: Collection[Victim]) -> None:
@@ -110,9 +120,9 @@ class WhatIf:
             if now.g_ok[row, gpu.index]:
                 now.gfree[row, gpu.index] += sign * gpu.shards
 
-    def _set_ends(self, time: Any, node: Any, number: Any, cpu: Any, mem: Any, gpu: Any) -> None:
+    def _set_ends(self, time: Any, node: Any, number: Any, cpu: Any, mem: Any, gpu: Any, numa: Any) -> None:
         import numpy as np
 
         order, now = np.lexsort((number, node, time)), self.snapshot
         now.e_time, now.e_node, now.e_number = time[order], node[order], number[order]
-        now.e_cpu, now.e_mem, now.e_gpu = cpu[order], mem[order], gpu[order]
+        now.e_cpu, now.e_mem, now.e_gpu, now.e_numa = cpu[order], mem[order], gpu[order], numa[order]

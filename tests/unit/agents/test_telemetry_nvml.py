@@ -74,6 +74,13 @@ def test_two_cards_with_all_they_tell(library: Path) -> None:
     assert sample["processes"] == [{**sample["processes"][0], "pid": os.getpid(), "memory_mib": 300, "job": 41}]
 
 
+@pytest.mark.parametrize(
+    ("mode", "links"), [("linked", [[1], [0]]), ("normal", [[], []]), ("lost", [[], []]), ("unsupported", [[], []])]
+)
+def test_cards_tell_which_others_nvlink_joins_them_with(library: Path, mode: str, links: list[list[int]]) -> None:
+    assert [gpu["links"] for gpu in ask(DISCOVER, library, mode)["gpus"]] == links
+
+
 def test_the_binding_is_told_with_its_version(monkeypatch: pytest.MonkeyPatch) -> None:
     assert binding_words() == f"nvidia-ml-py {importlib.metadata.version('nvidia-ml-py')}"
     monkeypatch.setitem(sys.modules, "pynvml", None)

@@ -207,6 +207,19 @@ def test_table_orders(mirror: Mirror, fleet: Fleet) -> None:
         assert len(node_list.select(mirror, fleet, node_list.NodeSpec(sort=sort, reverse=True))) == 12
 
 
+def test_page_tells_a_weight_that_is_not_the_usual_one(mirror: Mirror) -> None:
+    def rows() -> dict[str, str]:
+        fleet = Fleet()
+        fleet.update(mirror)
+        found = node_list.page(mirror, fleet.facts["gpu08"], sample.NOW)
+        return {label: plain(pieces) for label, pieces in found}
+
+    assert "weight" not in rows()
+    heavy = msgspec.structs.replace(mirror.nodes["gpu08"], weight=7)
+    mirror.take(EventsPushed((Event(mirror.seq + 1, 0, NodeChanged(heavy, "configured")),)))
+    assert rows()["weight"] == "7  (jobs get the lowest first)"
+
+
 def test_page_tells_drain_numa_and_notes(mirror: Mirror) -> None:
     node = mirror.nodes["gpu08"]
     assert node.inventory is not None

@@ -11,7 +11,7 @@ from support.states import World, inventory
 from flagplot_wire import events as ev
 from flagplot_wire.ids import Epoch, JobNumber
 from flagplot_wire.job import Forecast, GpuCount, LicenseCount, Request, Why
-from flagplot_wire.node import NumaNode, Partition
+from flagplot_wire.node import Gpu, NumaNode, Partition
 from flagplot_wire.policy import Account, Limits, Qos, Reservation
 from flagplotd.core import stimuli as st
 from flagplotd.core.apply import apply
@@ -212,6 +212,59 @@ def test_weights_stay_with_a_node_that_is_removed_and_comes_again() -> None:
     world.state.settings = Settings()
     world.do(st.Boot(Epoch(2), "0", (Partition("main", all_nodes=True, default=True),)))
     assert world.state.nodes["n1"].weight == 1
+
+
+def linked(world: World, numa: list[int], *islands: tuple[int, ...]) -> None:
+    """Give n1 GPUs on these NUMA domains, those of an island joined by links."""
+    joined = {gpu: tuple(other for other in island if other != gpu) for island in islands for gpu in island}
+    gpus = tuple(Gpu(place, f"G{place}", "a100", numa=at, links=joined.get(place, ())) for place, at in enumerate(numa))
+    nodes = (NumaNode(0, "0-3", 4_000), NumaNode(1, "4-7", 4_000))
+    world.do(st.InventoryChanged("n1", msgspec.structs.replace(inventory(), gpus=gpus, numa=nodes)))
+
+
+def cards(world: World, count: int, **more: Any) -> list[int]:
+    number = world.submit(ask(cpus=1, gpus_per_node=(GpuCount(count),), **more))
+    world.cycle()
+    allocation = world.state.jobs[JobNumber(number)].status.allocation
+    assert allocation is not None
+    return [gpu.index for gpu in allocation.nodes[0].gpus]
+
+
+def test_gpus_joined_by_links_go_together_and_one_alone_breaks_the_smallest_island() -> None:
+    world = World(nodes=1)
+    linked(world, [0, 0, 0, 0, 1, 1, 1, 1], (0, 2), (1, 3), (4, 6), (5, 7))
+    assert cards(world, 1) == [0]
+    assert cards(world, 1) == [2], "not one of an unbroken pair"
+    assert cards(world, 2) == [1, 3], "the domain that is left has a pair"
+    assert cards(world, 3) == [4, 5, 6], "a pair, and one more"
+
+
+def test_links_join_more_than_a_numa_domain_does() -> None:
+    world = World(nodes=1)
+    linked(world, [0, 0, 1, 1], (0, 2), (1, 3))
+    assert cards(world, 2) == [0, 2]
+    world = World(nodes=1)
+    linked(world, [0, 0, 1, 1])
+    assert cards(world, 2) == [0, 1]
+
+
+def test_a_pair_beside_free_cpus_is_chosen() -> None:
+    world = World(nodes=1)
+    linked(world, [0, 0, 1, 1], (0, 1), (2, 3))
+    start(world, ask(cpus=4))
+    assert cards(world, 2) == [2, 3]
+
+
+def test_a_strictly_near_share_is_of_a_gpu_that_has_cpus_beside_it() -> None:
+    world = World(nodes=1)
+    linked(world, [0, 1])
+    start(world, ask(cpus=1, shards=4))
+    start(world, ask(cpus=3))
+    number = world.submit(ask(cpus=2, shards=2, near_gpus=True))
+    world.cycle()
+    allocation = world.state.jobs[JobNumber(number)].status.allocation
+    assert allocation is not None
+    assert ([gpu.index for gpu in allocation.nodes[0].gpus], allocation.nodes[0].cpu_ids) == ([1], "4-5")
 
 
 def test_a_job_starts_when_its_reservation_does() -> None:

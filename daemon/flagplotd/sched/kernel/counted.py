@@ -4,12 +4,12 @@ counted. They allocate a few numbers for each set of groups, which other shapes 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from flagplotd.sched.kernel.fit import INNER
+from flagplotd.sched.kernel.compiler import inner
+from flagplotd.sched.kernel.layout import NEVER
 
 
-@njit(**INNER)
+@inner
 def groups_of(shape, mask, masks, row):
     """The groups that a node is in, as bits; `mask` is the row of the choice."""
     bits = 0
@@ -18,7 +18,7 @@ def groups_of(shape, mask, masks, row):
     return bits
 
 
-@njit(**INNER)
+@inner
 def count_node(bits, cover, step):
     """Add `step` to the sets of groups that a node in the groups `bits` has a part in."""
     for some in range(1, cover.shape[0]):
@@ -26,7 +26,7 @@ def count_node(bits, cover, step):
             cover[some] += step
 
 
-@njit(**INNER)
+@inner
 def covered(shape, quota, cover, most):
     """Whether nodes, of which `cover[some]` are in any group of the set `some`, have the `quota` of each group.
 
@@ -48,7 +48,7 @@ def covered(shape, quota, cover, most):
     return quota[0] + quota[1] - twice <= most
 
 
-@njit(**INNER)
+@inner
 def enough(shape, mask, masks, found, count):
     """Whether the first `count` nodes of `found` are at least `least` and have what is counted."""
     if count < shape.least:
@@ -59,7 +59,7 @@ def enough(shape, mask, masks, found, count):
     return covered(shape, shape.quota, cover, shape.most)
 
 
-@njit(**INNER)
+@inner
 def counted_neighbours(shape, mask, want, masks, found, count, chosen):
     """The first neighbours that have what is counted into `chosen`: as many as `want` rather than fewer, else the fewest
     that do; returns how many."""
@@ -75,15 +75,22 @@ def counted_neighbours(shape, mask, want, masks, found, count, chosen):
     return 0
 
 
-@njit(**INNER)
+@inner
 def pick_counted(shape, mask, want, masks, found, count, nodes, chosen):
     """Choose nodes that have what is counted, and others up to `want`, from the first `count` of `found`, which are
     `enough`: the lightest and fullest first. Returns how many."""
-    keys, bits = np.zeros(count, np.int64), np.zeros(count, np.int64)
-    for at in range(count):
-        node = nodes[found[at]]
-        keys[at], bits[at] = (node.weight << 20) + node.whole, groups_of(shape, mask, masks, found[at])
-    order = np.argsort(keys, kind="mergesort")
+    order, bits = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    placed, level = 0, -1
+    while placed < count:
+        following = NEVER
+        for at in range(count):
+            key = (nodes[found[at]].weight << 20) + nodes[found[at]].whole
+            if key == level:
+                order[placed], bits[at] = at, groups_of(shape, mask, masks, found[at])
+                placed += 1
+            elif level < key < following:
+                following = key
+        level = following
     used, quota = np.zeros(count, np.uint8), shape.quota.copy()
     taken = _apart(shape, order, bits, quota, used) if shape.apart else _together(shape, order, bits, quota, used)
     for at in order:
@@ -98,7 +105,7 @@ def pick_counted(shape, mask, want, masks, found, count, nodes, chosen):
     return taken
 
 
-@njit(**INNER)
+@inner
 def _apart(shape, order, bits, quota, used):
     """Use a node where those after it have what is wanted then, each in one group."""
     cover = np.zeros(1 << shape.groups, np.int64)
@@ -118,7 +125,7 @@ def _apart(shape, order, bits, quota, used):
     return taken
 
 
-@njit(**INNER)
+@inner
 def _together(shape, order, bits, quota, used):
     """Use the nodes first that are in most of the groups of which some are wanted."""
     taken = 0

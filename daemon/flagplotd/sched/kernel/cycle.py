@@ -13,8 +13,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from flagplotd.sched.kernel.compiler import OPTIONS, inner
 from flagplotd.sched.kernel.counted import count_node, covered, groups_of
-from flagplotd.sched.kernel.fit import INNER, OPTIONS, cpus_of, holds, memory_of, pick
+from flagplotd.sched.kernel.fit import cpus_of, holds, memory_of, pick, take_cores
 from flagplotd.sched.kernel.gang import choose
 from flagplotd.sched.kernel.layout import (
     AT_CPU,
@@ -37,13 +38,13 @@ from flagplotd.sched.kernel.layout import (
 )
 from flagplotd.sched.kernel.promises import can_keep, promise, put_in, recall, row_for, take_out
 from flagplotd.sched.kernel.search import ONE, best_node, scan, when_and_where
-from flagplotd.sched.kernel.timeline import add_event, bound_node, window
+from flagplotd.sched.kernel.timeline import add_event, bound_node, cores_in, window
 
 PASSES = 16
 """How often all promises are tried at the most in one cycle."""
 
 
-@njit(**INNER)
+@inner
 def refresh(nodes, free, g_free, cards, row):
     """Bring what follows from what a node has free up to date."""
     whole, part = 0, 0
@@ -81,7 +82,7 @@ def prepare(now, count, nodes, free, g_free, cards, events, e_gpu, when, first, 
         bound_node(nodes, g_free, cards, events, e_gpu, row, now, when, first, run)
 
 
-@njit(**INNER)
+@inner
 def over(chain, need, c_first, c_scope, used, most):
     """The first limit, as scope × USED + counter, that a start would exceed (-1: none)."""
     for at in range(c_first[chain], c_first[chain + 1]):
@@ -92,7 +93,7 @@ def over(chain, need, c_first, c_scope, used, most):
     return -1
 
 
-@njit(**INNER)
+@inner
 def seats_now(shape, now, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run):
     """Whether the licenses of a job are free for its whole limit."""
     for index in range(shape.licenses):
@@ -103,7 +104,7 @@ def seats_now(shape, now, nodes, g_free, events, e_gpu, licenses, room, room_gpu
     return True
 
 
-@njit(**INNER)
+@inner
 def able(shape, mask, masks, nodes, cards, run):
     """0: enough nodes of a choice could hold a part if they were empty; 1: only if all were up and sound; 2: not even
     then."""
@@ -124,7 +125,7 @@ def able(shape, mask, masks, nodes, cards, run):
     return 1 if there >= shape.least else 2
 
 
-@njit(**INNER)
+@inner
 def _able_counted(shape, mask, masks, nodes, cards, run):
     there, up = 0, 0
     all_there, all_up = np.zeros(1 << shape.groups, np.int64), np.zeros(1 << shape.groups, np.int64)
@@ -141,7 +142,7 @@ def _able_counted(shape, mask, masks, nodes, cards, run):
     return 1 if there >= shape.least and covered(shape, shape.quota, all_there, shape.most) else 2
 
 
-@njit(**INNER)
+@inner
 def _could(shape, node, cards, run, sound):
     if shape.cpu > node.cpus or memory_of(shape, node) > node.mems:
         return False
@@ -152,7 +153,7 @@ def _could(shape, node, cards, run, sound):
     return holds(shape, run, cards)
 
 
-@njit(**INNER)
+@inner
 def take(job, now, shape, taken, first_row, nodes, free, g_free, cards, c_numa, events, e_gpu, tail, when, first, room,
          room_gpu, run, gpus, chosen, licenses, out, out_gpu):  # fmt: skip
     """Start a job on the chosen nodes: what it takes is gone until its limit is over. Writes a row of `out` (job, node,
@@ -164,7 +165,11 @@ def take(job, now, shape, taken, first_row, nodes, free, g_free, cards, c_numa, 
         if node.takes > 0:
             window(nodes, g_free, events, e_gpu, row, now, now + shape.limit, shape.res, room, room_gpu, run)
             there = room_gpu
-        pick(shape, there, cards[row], c_numa[row], gpus)
+        cores = c_numa[row]
+        if shape.near and node.takes > 0:
+            cores = room[2:]
+            cores_in(nodes, c_numa, events, e_gpu, row, now, now + shape.limit, shape.res, gpus.shape[0], cores)
+        pick(shape, there, cards[row], cores, gpus)
         cpu, mem = cpus_of(shape, node), memory_of(shape, node)
         node.cpu -= cpu
         node.mem -= mem
@@ -172,8 +177,8 @@ def take(job, now, shape, taken, first_row, nodes, free, g_free, cards, c_numa, 
         for gpu in range(gpus.shape[0]):
             g_free[row, gpu] -= gpus[gpu]
             out_gpu[first_row + part, gpu] = gpus[gpu]
-        _near_cores(cpu, gpus, cards[row], c_numa[row])
         add_event(nodes, events, e_gpu, row, tail[0], now + shape.limit, 1, cpu, mem, gpus, -1, -1)
+        take_cores(cpu, gpus, cards[row], c_numa[row], e_gpu[tail[0], gpus.shape[0] :], 1)
         tail[0] += 1
         refresh(nodes, free, g_free, cards, row)
         bound_node(nodes, g_free, cards, events, e_gpu, row, now, when, first, run)
@@ -185,22 +190,7 @@ def take(job, now, shape, taken, first_row, nodes, free, g_free, cards, c_numa, 
         tail[0] += 1
 
 
-@njit(**INNER)
-def _near_cores(cpu, gpus, cards, cores):
-    """Count the CPUs taken, first on the NUMA domains of the chosen GPUs, as `place` takes them."""
-    left = cpu
-    for near in (True, False):
-        for domain in range(cores.shape[0]):
-            used = False
-            for gpu in range(gpus.shape[0]):
-                used |= gpus[gpu] > 0 and cards[gpu].numa == domain
-            if used == near:
-                some = min(left, cores[domain])
-                cores[domain] -= some
-                left -= some
-
-
-@njit(**INNER)
+@inner
 def begin(now, shape, made, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run, found,
           tally, chosen, info, switches, typical, licenses):  # fmt: skip
     """The nodes of a job that can start now into `chosen`: (how many, 0) or (0, why none can)."""
@@ -208,34 +198,18 @@ def begin(now, shape, made, masks, free, nodes, g_free, cards, c_numa, events, e
         return 0, TIMES
     if not seats_now(shape, now, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run):
         return 0, LICENSE
-    if shape.most == 1:
-        row = best_node(
-            shape,
-            now,
-            masks,
-            free,
-            nodes,
-            g_free,
-            cards,
-            c_numa,
-            events,
-            e_gpu,
-            levels,
-            room,
-            room_gpu,
-            run,
-            info,
-            typical,
-        )
-        if row >= 0:
-            chosen[0] = row
-            return 1, 0
-        return 0, _why(shape, shape.mask, 0, made, info, masks, nodes, cards, run)
     why = IMPOSSIBLE
     for choice in range(shape.others + 1):
-        mask = shape.mask + choice * (1 + shape.groups)
-        count = scan(shape, mask, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run,
-                     found, info)  # fmt: skip
+        mask, count = shape.mask + choice * (1 + shape.groups), 0
+        if shape.most == 1:
+            row = best_node(shape, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run,
+                            info, typical)  # fmt: skip
+            if row >= 0:
+                chosen[0] = row
+                return 1, 0
+        else:
+            count = scan(shape, mask, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu,
+                         run, found, info)  # fmt: skip
         if count >= shape.least:
             taken = choose(shape, mask, shape.most, masks, found, count, nodes, switches, tally, chosen)
             if taken >= shape.least:
@@ -244,7 +218,7 @@ def begin(now, shape, made, masks, free, nodes, g_free, cards, c_numa, events, e
     return 0, why
 
 
-@njit(**INNER)
+@inner
 def when_next(job, one, hold, now, shape, masks, nodes, g_free, cards, c_numa, events, e_gpu, tail, when, first, switches, levels,
               room, room_gpu, run, times, gpus, found, tally, chosen, licenses):  # fmt: skip
     """Promise a job its earliest start; that of before, in the same place, where nothing is earlier. Returns the moment
@@ -255,7 +229,7 @@ def when_next(job, one, hold, now, shape, masks, nodes, g_free, cards, c_numa, e
     )
     time, taken = NEVER, 0
     if not (kept and (hold or old == now + 1)):
-        time, taken = when_and_where(shape, now, masks, nodes, g_free, cards, events, e_gpu, when, first, switches, levels,
+        time, taken = when_and_where(shape, now, masks, nodes, g_free, cards, c_numa, events, e_gpu, when, first, switches, levels,
                                      room, room_gpu, run, times, found, tally, chosen, licenses)  # fmt: skip
     if kept and old <= time:
         put_in(one, old, now, shape, nodes, g_free, cards, events, e_gpu, when, first, run)
@@ -267,7 +241,7 @@ def when_next(job, one, hold, now, shape, masks, nodes, g_free, cards, c_numa, e
     return one.time
 
 
-@njit(**INNER)
+@inner
 def hold_all(now, jobs, held, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, tail, when, first, c_first,
              c_scope, used, most, switches, typical, licenses, room, room_gpu, run, gpus, levels, times, found, tally, chosen,
              info):  # fmt: skip
@@ -292,7 +266,7 @@ def hold_all(now, jobs, held, shapes, masks, free, nodes, g_free, cards, c_numa,
                       switches, levels, room, room_gpu, run, times, gpus, found, tally, chosen, licenses)  # fmt: skip
 
 
-@njit(**INNER)
+@inner
 def start_job(job, rows, made, again, now, jobs, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, tail, when,
               first, c_first, c_scope, used, most, switches, typical, licenses, failed, room, room_gpu, run, gpus, levels, found, tally,
               chosen, info, out, out_gpu, answers):  # fmt: skip
@@ -378,7 +352,7 @@ def cycle(now, reservations, firm, jobs, held, kept, kept_gpu, shapes, masks, fr
     return rows
 
 
-@njit(**INNER)
+@inner
 def _mildest(one, other):
     """Why neither of two choices starts: one that may yet counts more than one that cannot."""
     for never in (IMPOSSIBLE, DOWN):
@@ -389,7 +363,7 @@ def _mildest(one, other):
     return one | other
 
 
-@njit(**INNER)
+@inner
 def _why(shape, mask, count, made, info, masks, nodes, cards, run):
     """Why a job does not start on a choice of nodes, of which `count` fit and `info` more are promised or reserved. Before
     anything is promised, what stands in the way can only be a reservation."""

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from flagplotd.sched.kernel.compiler import inner
 from flagplotd.sched.kernel.counted import counted_neighbours, enough, pick_counted
-from flagplotd.sched.kernel.fit import INNER
 from flagplotd.sched.kernel.layout import NEVER
 
 SWITCH = np.dtype([("parent", np.int64), ("level", np.int64)])
 """A switch: the one above it (-1: none) and its level (0: a leaf)."""
 
 
-@njit(**INNER)
+@inner
 def choose(shape, mask, want, masks, found, count, nodes, switches, tally, chosen):
     """Choose from `shape.least` to `want` of the `count` nodes in `found` into `chosen`, for a gang that counts groups up
     to `shape.most`; returns how many, 0 where too few hang together. The nodes are the lightest ones that suffice.
@@ -24,48 +23,42 @@ def choose(shape, mask, want, masks, found, count, nodes, switches, tally, chose
     for at in range(count):
         weight = nodes[found[at]].weight
         bound, heaviest = min(bound, weight), max(heaviest, weight)
-    if bound >= heaviest:
-        return _choose(shape, mask, want, masks, found, count, nodes, switches, tally, chosen)
     kept = tally[(tally.shape[0] + switches.shape[0]) // 2 :]
-    for at in range(count):
+    some, following, several = count, NEVER, bound < heaviest
+    for at in range(count if several else 0):
         kept[at] = found[at]
     while True:
-        some, following = 0, NEVER
-        for at in range(count):
-            weight = nodes[kept[at]].weight
-            if weight <= bound:
-                found[some] = kept[at]
-                some += 1
+        if several:
+            some, following = 0, NEVER
+            for at in range(count):
+                weight = nodes[kept[at]].weight
+                if weight <= bound:
+                    found[some] = kept[at]
+                    some += 1
+                else:
+                    following = min(following, weight)
+        taken = 0
+        if some >= shape.least and shape.groups > 0:
+            taken = _counted(shape, mask, want, masks, found, some, nodes, switches, tally, chosen)
+        elif some >= shape.least and shape.contiguous:
+            taken = _neighbours(shape, want, found, some, chosen)
+        elif some >= shape.least:
+            if shape.switches == 0 or switches.shape[0] == 0:
+                # A most of leaves goes before a block, whose nodes may be on more of them.
+                some = _one_block(shape, found, some, nodes, tally)
+            if switches.shape[0] == 0:
+                taken = _fullest(found, some, min(want, some), nodes, chosen, 0)
             else:
-                following = min(following, weight)
-        if some >= shape.least:
-            taken = _choose(shape, mask, want, masks, found, some, nodes, switches, tally, chosen)
-            if taken >= shape.least:
-                return taken
+                taken = _by_switch(shape, want, found, some, nodes, switches, tally, chosen)
+            _sort(chosen, taken)
+        if taken >= shape.least:
+            return taken
         if following == NEVER:
             return 0
         bound = following
 
 
-@njit(**INNER)
-def _choose(shape, mask, want, masks, found, count, nodes, switches, tally, chosen):
-    """As `choose`, whatever the nodes' weights."""
-    if shape.groups > 0:
-        return _counted(shape, mask, want, masks, found, count, nodes, switches, tally, chosen)
-    if shape.contiguous:
-        return _neighbours(shape, want, found, count, chosen)
-    if shape.switches == 0 or switches.shape[0] == 0:
-        # A most of leaves goes before a block, whose nodes may be on more of them.
-        count = _one_block(shape, found, count, nodes, tally)
-    if switches.shape[0] == 0:
-        taken = _fullest(found, count, min(want, count), nodes, chosen, 0)
-    else:
-        taken = _by_switch(shape, want, found, count, nodes, switches, tally, chosen)
-    _sort(chosen, taken)
-    return taken
-
-
-@njit(**INNER)
+@inner
 def _counted(shape, mask, want, masks, found, count, nodes, switches, tally, chosen):
     """As `_choose`, of a gang that counts nodes of groups: within the smallest block and the lowest switch that do."""
     if shape.contiguous:
@@ -84,7 +77,8 @@ def _counted(shape, mask, want, masks, found, count, nodes, switches, tally, cho
                 chosen[kept] = found[at]
                 kept += 1
         if enough(shape, mask, masks, chosen, kept):
-            found[:kept] = chosen[:kept]
+            for at in range(kept):
+                found[at] = chosen[at]
             count = kept
             break
     _count_switches(found, count, nodes, switches, tally)
@@ -101,13 +95,14 @@ def _counted(shape, mask, want, masks, found, count, nodes, switches, tally, cho
                 chosen[kept] = found[at]
                 kept += 1
         if enough(shape, mask, masks, chosen, kept):
-            found[:kept] = chosen[:kept]
+            for at in range(kept):
+                found[at] = chosen[at]
             count = kept
             break
     return pick_counted(shape, mask, min(want, count), masks, found, count, nodes, chosen)
 
 
-@njit(**INNER)
+@inner
 def _sort(chosen, taken):
     """Put the chosen nodes in the order of names, which ranks follow."""
     for at in range(1, taken):
@@ -118,7 +113,7 @@ def _sort(chosen, taken):
         chosen[place] = row
 
 
-@njit(**INNER)
+@inner
 def _neighbours(shape, want, found, count, chosen):
     best, best_length, first = -1, NEVER, 0
     for at in range(count):
@@ -136,7 +131,7 @@ def _neighbours(shape, want, found, count, chosen):
     return taken
 
 
-@njit(**INNER)
+@inner
 def _count_blocks(found, count, nodes, tally):
     """Count the nodes of each block into `tally`; returns how many blocks there are."""
     blocks = 0
@@ -149,7 +144,7 @@ def _count_blocks(found, count, nodes, tally):
     return blocks
 
 
-@njit(**INNER)
+@inner
 def _smallest(shape, tally, blocks):
     """The block with the fewest nodes that suffice (-1: none)."""
     best, best_count = -1, NEVER
@@ -159,7 +154,7 @@ def _smallest(shape, tally, blocks):
     return best
 
 
-@njit(**INNER)
+@inner
 def _one_block(shape, found, count, nodes, tally):
     """Keep only the nodes of the smallest block that suffices, if one does."""
     best = _smallest(shape, tally, _count_blocks(found, count, nodes, tally))
@@ -173,7 +168,7 @@ def _one_block(shape, found, count, nodes, tally):
     return kept
 
 
-@njit(**INNER)
+@inner
 def _fullest(found, count, want, nodes, chosen, taken):
     """Add `want` nodes to the `taken` chosen ones, the lightest first, of them those with the fewest whole GPUs free."""
     goal, level = taken + want, 0
@@ -192,14 +187,14 @@ def _fullest(found, count, want, nodes, chosen, taken):
     return taken
 
 
-@njit(**INNER)
+@inner
 def _under(leaf, switch, switches):
     while leaf >= 0 and leaf != switch:
         leaf = switches[leaf].parent
     return leaf == switch
 
 
-@njit(**INNER)
+@inner
 def _count_switches(found, count, nodes, switches, tally):
     """Count the nodes below each switch into `tally`."""
     tally[: switches.shape[0]] = 0
@@ -210,7 +205,7 @@ def _count_switches(found, count, nodes, switches, tally):
             switch = switches[switch].parent
 
 
-@njit(**INNER)
+@inner
 def _lowest(shape, switches, tally):
     """The lowest switch, of them the one with the fewest, that joins enough nodes (-1: none)."""
     best = -1
@@ -226,7 +221,7 @@ def _lowest(shape, switches, tally):
     return best
 
 
-@njit(**INNER)
+@inner
 def _leaves(shape, top, switches, tally):
     """The fewest leaves below a switch that have enough nodes."""
     left, leaves = shape.least, 0
@@ -245,7 +240,7 @@ def _leaves(shape, top, switches, tally):
     return leaves
 
 
-@njit(**INNER)
+@inner
 def _by_switch(shape, want, found, count, nodes, switches, tally, chosen):
     _count_switches(found, count, nodes, switches, tally)
     top = _lowest(shape, switches, tally)

@@ -4,9 +4,9 @@
 |---|---|---|
 | `nodes` | N + L | `NODE`: a row by node in the order of names, then one for each license |
 | `g_free` | N × W | free shards of each GPU |
-| `cards` | N × W | `CARD`: all shards of a GPU, those of a healthy one, its type, MiB and NUMA domain; `of` 0 beyond a node's own |
+| `cards` | N × W | `CARD`: all shards of a GPU, those of a healthy one, its type, MiB and NUMA domain, those joined by links; `of` 0 beyond a node's own |
 | `c_numa` | N × D | free CPUs by NUMA domain |
-| `events`, `e_gpu` | E, E × W | `EVENT`: what becomes free or is taken on a node, linked by node in the order of time; shards by GPU |
+| `events`, `e_gpu` | E, E × (W + D) | `EVENT`: what becomes free or is taken on a node, linked by node in the order of time; shards by GPU, then CPUs by NUMA domain |
 | `shapes` | S | `SHAPE`: what each node must give; identical requests share one |
 | `masks` | M × B | bits of the nodes that a shape may use, 64 to a word |
 | `free` | LEVELS × B | bits of the nodes that are up and have at least so much free now |
@@ -30,14 +30,29 @@ USED = 6
 NODE = np.dtype(
     [
         (name, INTS)
-        for name in ("cpu", "cpus", "mem", "mems", "up", "whole", "part", "leaf", "block", "head", "takes", "weight")
+        for name in (
+            "cpu",
+            "cpus",
+            "mem",
+            "mems",
+            "up",
+            "whole",
+            "part",
+            "leaf",
+            "block",
+            "head",
+            "takes",
+            "weight",
+            "takes_cores",
+        )
     ]
 )
 """`cpu`, `mem`: free now of `cpus`, `mems`; `whole`, `part`: GPUs wholly free and the most shards free on one;
 `leaf`, `block`: where it hangs in the network (-1: nowhere); `head`: its first event (-1: none); `takes`: how many
-events take something or close it; `weight`: which weight it has of those that there are, from the lowest (0) on."""
+events take something or close it; `weight`: which weight it has of those that there are, from the lowest (0) on.
+`takes_cores`: how many of its planned starts want their CPUs near their GPUs."""
 
-CARD = np.dtype([(name, np.int32) for name in ("of", "ok", "kind", "vram", "numa")])
+CARD = np.dtype([(name, np.int32) for name in ("of", "ok", "kind", "vram", "numa", "island")])
 
 EVENT = np.dtype([(name, INTS) for name in ("time", "next", "sign", "cpu", "mem", "shut", "res", "job", "row")])
 """At `time` so much becomes free (`sign` 1) or is taken (-1, with negative figures). `shut` 1 closes the node, -1 opens it again. `res` is the

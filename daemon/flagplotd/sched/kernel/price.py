@@ -7,10 +7,10 @@ GPU is counted in parts, of which `WHOLE` are a GPU. The typical jobs are those 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from flagplotd.sched.fragmentation import FIT_UNIT, FLAGPLOT
-from flagplotd.sched.kernel.fit import INNER, cpus_of, pick, shards_for
+from flagplotd.sched.kernel.compiler import inner
+from flagplotd.sched.kernel.fit import cpus_of, pick_any, shards_for
 from flagplotd.sched.kernel.layout import INTS
 
 TASKS = 32
@@ -27,7 +27,7 @@ MiB of one, of the GPU type `kind` (-1: any), the row of its mask (-1: all nodes
 without GPUs too. `cpus` and `parts` are those of the largest node."""
 
 
-@njit(**INNER)
+@inner
 def measure(typical, row, masks, cpu, free, cards):
     """(fragment, stranded) of a node, in weight x parts, with `cpu` CPUs and the shards `free` by GPU idle."""
     parts, whole, like = 0, 0, -1
@@ -67,7 +67,7 @@ def measure(typical, row, masks, cpu, free, cards):
     return typical.total * parts - usable, typical.total * parts - filled
 
 
-@njit(**INNER)
+@inner
 def _idle(typical, task, free, card):
     """What a task could use of a GPU with `free` shards: the parts that are idle there if it has room, how often it has
     room, and the parts that fills."""
@@ -86,12 +86,12 @@ def _idle(typical, task, free, card):
     return free * WHOLE // card.of, copies, copies * need * WHOLE // card.of
 
 
-@njit(**INNER)
-def price(typical, shape, row, masks, node, free, there, cards, cores, taken):
+@inner
+def price(typical, shape, row, masks, node, free, there, cards, taken):
     """The price of a job that fits on a node, less is better. It takes its GPUs of those that are `there` for its whole
     time; `taken` is room for W numbers."""
     before = measure(typical, row, masks, node.cpu, free, cards)
-    pick(shape, there, cards, cores, taken)
+    pick_any(shape, there, cards, taken)
     cpu, parts = node.cpu - cpus_of(shape, node), 0
     for gpu in range(free.shape[0]):
         taken[gpu] = free[gpu] - taken[gpu]
@@ -103,7 +103,7 @@ def price(typical, shape, row, masks, node, free, there, cards, cores, taken):
     return FIT * typical.total * fit + FIT_UNIT * more
 
 
-@njit(**INNER)
+@inner
 def alike(typical, one, other, masks, nodes, g_free, cards):
     """Whether a job costs the same on two nodes."""
     if (
@@ -116,7 +116,7 @@ def alike(typical, one, other, masks, nodes, g_free, cards):
         left, right = cards[one, gpu], cards[other, gpu]
         if g_free[one, gpu] != g_free[other, gpu] or left.of != right.of or left.kind != right.kind:
             return False
-        if left.vram != right.vram or left.numa != right.numa:
+        if left.vram != right.vram:
             return False
     for task in range(typical.tasks):
         mask = typical.mask[task]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from flagplotd.sched.kernel.fit import INNER, fits, near_enough, pick
+from flagplotd.sched.kernel.compiler import inner
+from flagplotd.sched.kernel.fit import cpus_of, fits, pick
 from flagplotd.sched.kernel.gang import choose
 from flagplotd.sched.kernel.layout import (
     AT_CPU,
@@ -19,7 +19,7 @@ from flagplotd.sched.kernel.layout import (
     PART_LEVELS,
 )
 from flagplotd.sched.kernel.price import alike, price
-from flagplotd.sched.kernel.timeline import earliest_on, log2, window
+from flagplotd.sched.kernel.timeline import cores_in, earliest_on, log2, near_at, window
 
 ONE = np.uint64(1)
 ENOUGH, PRICED = 8, 32
@@ -28,7 +28,7 @@ TRIES = 64
 """Moments tried for a gang whose nodes must hang together before it is left without a planned start."""
 
 
-@njit(**INNER)
+@inner
 def fits_now(shape, row, now, nodes, g_free, cards, c_numa, events, e_gpu, room, room_gpu, run):
     """0: a part does not fit on the node; 1: it does; 2: it would delay a planned start; 3: a reservation is near."""
     node = nodes[row]
@@ -40,15 +40,39 @@ def fits_now(shape, row, now, nodes, g_free, cards, c_numa, events, e_gpu, room,
             return 3
         if not fits(shape, node, room, room_gpu, cards[row]):
             return 2
-    if shape.near and shape.gpus + shape.shards + shape.vram > 0:
-        free = room_gpu if node.takes > 0 else g_free[row]
-        pick(shape, free, cards[row], c_numa[row], run)
-        if not near_enough(shape, run, cards[row], c_numa[row]):
+    if shape.near or node.takes_cores > 0:
+        if node.takes == 0:
+            room_gpu[:] = g_free[row]
+        end = now + shape.limit
+        if shape.near and not near_at(shape, nodes, cards, c_numa, events, e_gpu, row, now, end, room, room_gpu, run):
             return 0
+        if node.takes_cores > 0 and not _leaves_cores(shape, nodes, cards, c_numa, events, e_gpu, row, now, end, room,
+                                                      room_gpu, run):  # fmt: skip
+            return 2
     return 1
 
 
-@njit(**INNER)
+@inner
+def _leaves_cores(shape, nodes, cards, c_numa, events, e_gpu, row, now, end, room, room_gpu, run):
+    """Whether the CPUs that a part takes are not those promised, in their NUMA domain, to one that must be near its GPUs."""
+    cores = room[2:]
+    cores_in(nodes, c_numa, events, e_gpu, row, now, end, shape.res, room_gpu.shape[0], cores)
+    pick(shape, room_gpu, cards[row], c_numa[row], run)
+    left = cpus_of(shape, nodes[row])
+    for near in (True, False):
+        for domain in range(cores.shape[0]):
+            used = False
+            for gpu in range(run.shape[0]):
+                used |= run[gpu] > 0 and cards[row, gpu].numa == domain
+            if used == near:
+                some = min(left, c_numa[row, domain])
+                left -= some
+                if some > cores[domain]:
+                    return False
+    return True
+
+
+@inner
 def scan(
     shape, mask, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run, found, info
 ):
@@ -75,7 +99,7 @@ def scan(
     return count
 
 
-@njit(**INNER)
+@inner
 def best_node(shape, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run, info,
               typical):  # fmt: skip
     """The node on which a job on one node starts now (-1: none): of the lightest, the one of the least price, of equal ones
@@ -90,59 +114,50 @@ def best_node(shape, now, masks, free, nodes, g_free, cards, c_numa, events, e_g
         return -1
     weight = 0
     while weight < NEVER:
-        row, weight = _lightest(shape, weight, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room,
-                                room_gpu, run, info, typical)  # fmt: skip
-        if row >= 0:
-            return row
+        best, least, priced, following = -1, NEVER, 0, NEVER
+        tier = levels[2] if shape.shards > 0 or shape.vram > 0 else levels[0]
+        while tier >= 0 and priced < PRICED:
+            seen, last, above = 0, -1, _above(tier)
+            for block in range(masks.shape[1]):
+                word = masks[shape.mask, block] & free[tier, block] & free[levels[1], block] & free[levels[3], block]
+                if above >= 0:
+                    word &= ~free[above, block]
+                row = block << 6
+                while word != 0 and seen < ENOUGH:
+                    if word & ONE and nodes[row].cpu >= shape.cpu:
+                        answer = 0
+                        if nodes[row].weight > weight:
+                            following = min(following, nodes[row].weight)
+                        elif nodes[row].weight == weight:
+                            answer = fits_now(
+                                shape, row, now, nodes, g_free, cards, c_numa, events, e_gpu, room, room_gpu, run
+                            )
+                        if answer >= 2:
+                            info[answer - 2] += 1
+                        elif answer == 1:
+                            seen += 1
+                            if last < 0 or not alike(typical, row, last, masks, nodes, g_free, cards):
+                                priced += 1
+                                last = row
+                                there = room_gpu if nodes[row].takes > 0 else g_free[row]
+                                cost = price(
+                                    typical, shape, row, masks, nodes[row], g_free[row], there, cards[row], run
+                                )
+                                if cost < least:
+                                    best, least = row, cost
+                    word >>= ONE
+                    row += 1
+                if seen >= ENOUGH:
+                    break
+            # Shares go on to whole GPUs when no shared one has room.
+            tier = above if above >= 0 else (1 if tier >= AT_PART else -1)
+        if best >= 0:
+            return best
+        weight = following
     return -1
 
 
-@njit(**INNER)
-def _lightest(shape, weight, now, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu, run,
-              info, typical):  # fmt: skip
-    """As `best_node`, of the nodes of one weight (-1: none), and the next weight that might have one (NEVER: there is
-    no other)."""
-    best, least, priced, following = -1, NEVER, 0, NEVER
-    tier = levels[2] if shape.shards > 0 or shape.vram > 0 else levels[0]
-    while tier >= 0 and priced < PRICED:
-        seen, last, above = 0, -1, _above(tier)
-        for block in range(masks.shape[1]):
-            word = masks[shape.mask, block] & free[tier, block] & free[levels[1], block] & free[levels[3], block]
-            if above >= 0:
-                word &= ~free[above, block]
-            row = block << 6
-            while word != 0 and seen < ENOUGH:
-                if word & ONE and nodes[row].cpu >= shape.cpu:
-                    answer = 0
-                    if nodes[row].weight > weight:
-                        following = min(following, nodes[row].weight)
-                    elif nodes[row].weight == weight:
-                        answer = fits_now(
-                            shape, row, now, nodes, g_free, cards, c_numa, events, e_gpu, room, room_gpu, run
-                        )
-                    if answer >= 2:
-                        info[answer - 2] += 1
-                    elif answer == 1:
-                        seen += 1
-                        if last < 0 or not alike(typical, row, last, masks, nodes, g_free, cards):
-                            priced += 1
-                            last = row
-                            there = room_gpu if nodes[row].takes > 0 else g_free[row]
-                            cost = price(
-                                typical, shape, row, masks, nodes[row], g_free[row], there, cards[row], c_numa[row], run
-                            )
-                            if cost < least:
-                                best, least = row, cost
-                word >>= ONE
-                row += 1
-            if seen >= ENOUGH:
-                break
-        # Shares go on to whole GPUs when no shared one has room.
-        tier = above if above >= 0 else (1 if tier >= AT_PART else -1)
-    return best, following
-
-
-@njit(**INNER)
+@inner
 def _any(shape, masks, free, levels, tier):
     """Whether any node has at least what a tier and the other bounds ask."""
     for block in range(masks.shape[1]):
@@ -152,14 +167,14 @@ def _any(shape, masks, free, levels, tier):
     return False
 
 
-@njit(**INNER)
+@inner
 def _above(tier):
     """The next tier of its kind (-1: it is the last)."""
     last = tier == GPU_LEVELS - 1 or tier == AT_PART + PART_LEVELS - 1
     return -1 if last else tier + 1
 
 
-@njit(**INNER)
+@inner
 def levels_of(shape, levels):
     """The rows of `free` and `when` that bound a shape from below: GPUs, CPUs, shares and memory."""
     levels[0] = min(shape.gpus, GPU_LEVELS - 1)
@@ -171,14 +186,14 @@ def levels_of(shape, levels):
         levels[3] = AT_MEM + log2(shape.mem // MEM_UNIT, MEM_LEVELS)
 
 
-@njit(**INNER)
+@inner
 def bound(shape, table, column, levels):
     """The latest of a column's bounds for a shape."""
     return max(table[levels[0], column], table[levels[1], column], table[levels[2], column])
 
 
-@njit(**INNER)
-def first_start(shape, mask, least, start, masks, nodes, g_free, cards, events, e_gpu, when, first, levels, room, room_gpu, run,
+@inner
+def first_start(shape, mask, least, start, masks, nodes, g_free, cards, c_numa, events, e_gpu, when, first, levels, room, room_gpu, run,
                 times):  # fmt: skip
     """The moment from `start` on before which fewer than `least` nodes of a mask fit a part, and the node that fits it first."""
     levels_of(shape, levels)
@@ -194,7 +209,7 @@ def first_start(shape, mask, least, start, masks, nodes, g_free, cards, events, 
                 if time < NEVER and (held < least or time < times[0]):
                     before = times[0] if held == least else NEVER
                     time = earliest_on(
-                        shape, nodes, g_free, cards, events, e_gpu, row, time, before, room, room_gpu, run
+                        shape, nodes, g_free, cards, c_numa, events, e_gpu, row, time, before, room, room_gpu, run
                     )
                     if time < NEVER and (held < least or time < times[0]):
                         held = _keep(times, held, least, time)
@@ -206,7 +221,7 @@ def first_start(shape, mask, least, start, masks, nodes, g_free, cards, events, 
     return times[0], best
 
 
-@njit(**INNER)
+@inner
 def _keep(times, held, least, time):
     """Keep the `least` smallest moments as a heap, the latest of them first; returns how many are held."""
     if held < least:
@@ -231,9 +246,25 @@ def _keep(times, held, least, time):
     return held
 
 
-@njit(**INNER)
+@inner
 def fitting_at(
-    shape, mask, time, masks, nodes, g_free, cards, events, e_gpu, when, first, levels, room, room_gpu, run, found
+    shape,
+    mask,
+    time,
+    masks,
+    nodes,
+    g_free,
+    cards,
+    c_numa,
+    events,
+    e_gpu,
+    when,
+    first,
+    levels,
+    room,
+    room_gpu,
+    run,
+    found,
 ):
     """The nodes of a choice on which a part fits from `time` for its whole limit, in their order; returns how many."""
     levels_of(shape, levels)
@@ -248,7 +279,11 @@ def fitting_at(
                 fine = window(
                     nodes, g_free, events, e_gpu, row, time, time + shape.limit, shape.res, room, room_gpu, run
                 )
-                if fine and fits(shape, nodes[row], room, room_gpu, cards[row]):
+                fine = fine and fits(shape, nodes[row], room, room_gpu, cards[row])
+                if fine and shape.near:
+                    fine = near_at(shape, nodes, cards, c_numa, events, e_gpu, row, time, time + shape.limit, room, room_gpu,
+                                   run)  # fmt: skip
+                if fine:
                     found[count] = row
                     count += 1
             word >>= ONE
@@ -256,7 +291,7 @@ def fitting_at(
     return count
 
 
-@njit(**INNER)
+@inner
 def seats_from(shape, start, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run):
     """The earliest moment from `start` on at which all licenses of a job are free for its whole limit."""
     time = start
@@ -280,63 +315,56 @@ def seats_from(shape, start, nodes, g_free, events, e_gpu, licenses, room, room_
     return time
 
 
-@njit(**INNER)
-def when_and_where(shape, now, masks, nodes, g_free, cards, events, e_gpu, when, first, switches, levels, room, room_gpu, run,
+@inner
+def when_and_where(shape, now, masks, nodes, g_free, cards, c_numa, events, e_gpu, when, first, switches, levels, room, room_gpu, run,
                    times, found, tally, chosen, licenses):  # fmt: skip
     """The earliest start of a job after `now` and its nodes into `chosen`: (moment, how many). NEVER: none is known.
     Of several choices of nodes the first that starts earliest is taken."""
     best, last, soonest, taken = -1, -1, NEVER, 0
-    for choice in range(shape.others + 1):
-        time, count = _on_choice(shape, shape.mask + choice * (1 + shape.groups), now, masks, nodes, g_free, cards, events, e_gpu,
-                                 when, first, switches, levels, room, room_gpu, run, times, found, tally, chosen, licenses)  # fmt: skip
+    # After the last choice the best one is looked at again, where another came after it.
+    for turn in range(shape.others + 2):
+        choice = turn if turn <= shape.others else best
+        if choice == last:
+            break
+        mask, start, time, count = shape.mask + choice * (1 + shape.groups), max(now + 1, shape.opens), NEVER, 0
+        for _ in range(TRIES):
+            moment, row, free = start, -1, start
+            for group in range(-1, shape.groups):
+                least = shape.least if group < 0 else shape.quota[group]
+                free, node = first_start(shape, mask + 1 + group, least, free, masks, nodes, g_free, cards, c_numa, events,
+                                         e_gpu, when, first, levels, room, room_gpu, run, times)  # fmt: skip
+                if free >= NEVER:
+                    break
+                if group < 0:
+                    moment, row = free, node
+            if free < NEVER and shape.licenses > 0:
+                free = seats_from(shape, free, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run)
+            if free >= NEVER or free + shape.limit > shape.closes:
+                break
+            if free > moment:
+                start = free
+                continue
+            if shape.least == 1 and shape.groups == 0 and nodes[row].weight == 0:
+                time, count, chosen[0] = moment, 1, row
+                break
+            fit = fitting_at(shape, mask, moment, masks, nodes, g_free, cards, c_numa, events, e_gpu, when, first, levels,
+                             room, room_gpu, run, found)  # fmt: skip
+            if fit >= shape.least:
+                count = choose(shape, mask, shape.least, masks, found, fit, nodes, switches, tally, chosen)
+            if count >= shape.least:
+                time = moment
+                break
+            start = _next_release(mask, moment, masks, nodes, events)
+            if start >= NEVER:
+                break
         if time < NEVER:
             last = choice
         if time < soonest:
             best, soonest, taken = choice, time, count
-    if last != best:
-        _on_choice(shape, shape.mask + best * (1 + shape.groups), now, masks, nodes, g_free, cards, events, e_gpu, when, first,
-                   switches, levels, room, room_gpu, run, times, found, tally, chosen, licenses)  # fmt: skip
     return soonest, taken
 
 
-@njit(**INNER)
-def _on_choice(shape, mask, now, masks, nodes, g_free, cards, events, e_gpu, when, first, switches, levels, room, room_gpu,
-               run, times, found, tally, chosen, licenses):  # fmt: skip
-    start = max(now + 1, shape.opens)
-    for _ in range(TRIES):
-        time, row = first_start(shape, mask, shape.least, start, masks, nodes, g_free, cards, events, e_gpu, when, first,
-                                levels, room, room_gpu, run, times)  # fmt: skip
-        if time >= NEVER or time + shape.limit > shape.closes:
-            return NEVER, 0
-        free = time
-        if shape.licenses > 0:
-            free = seats_from(shape, time, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run)
-        for group in range(shape.groups):
-            if free < NEVER:
-                free, _ = first_start(shape, mask + 1 + group, shape.quota[group], free, masks, nodes, g_free, cards, events,
-                                      e_gpu, when, first, levels, room, room_gpu, run, times)  # fmt: skip
-        if free >= NEVER:
-            return NEVER, 0
-        if free > time:
-            start = free
-            continue
-        if shape.least == 1 and shape.groups == 0 and nodes[row].weight == 0:
-            chosen[0] = row
-            return time, 1
-        count = fitting_at(shape, mask, time, masks, nodes, g_free, cards, events, e_gpu, when, first, levels, room, room_gpu,
-                           run, found)  # fmt: skip
-        taken = 0
-        if count >= shape.least:
-            taken = choose(shape, mask, shape.least, masks, found, count, nodes, switches, tally, chosen)
-        if taken >= shape.least:
-            return time, taken
-        start = _next_release(mask, time, masks, nodes, events)
-        if start >= NEVER:
-            return NEVER, 0
-    return NEVER, 0
-
-
-@njit(**INNER)
+@inner
 def _next_release(mask, time, masks, nodes, events):
     """The first moment after `time` at which something is given back on a node of a choice."""
     following = NEVER

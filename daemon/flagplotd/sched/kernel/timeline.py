@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from numba import njit
 
-from flagplotd.sched.kernel.fit import INNER, OPTIONS, fits
+from flagplotd.sched.kernel.compiler import OPTIONS, inner
+from flagplotd.sched.kernel.fit import fits, near_enough, pick
 from flagplotd.sched.kernel.layout import AT_CPU, AT_PART, BOUNDS, CPU_LEVELS, GPU_LEVELS, NEVER, PART_LEVELS
 
 
-@njit(**INNER)
+@inner
 def link(nodes, events, row, event):
     """Put an event, whose record is filled, into its place on the node `row`; after those of the same time."""
     time = events[event].time
@@ -25,7 +26,7 @@ def link(nodes, events, row, event):
         nodes[row].takes += 1
 
 
-@njit(**INNER)
+@inner
 def unlink(nodes, events, event):
     """Take an event out of its node's timeline; the record stays filled."""
     row = events[event].row
@@ -47,24 +48,25 @@ def link_all(nodes, events, rows):
         link(nodes, events, rows[event], event)
 
 
-@njit(**INNER)
+@inner
 def fill_event(events, e_gpu, row, event, time, sign, cpu, mem, gpus, res, job):
     """Fill the record `event`: what is freed (sign 1) or taken (-1) at `time`."""
     one = events[event]
     one.time, one.sign, one.cpu, one.mem, one.shut = time, sign, sign * cpu, sign * mem, 0
     one.res, one.job, one.row = res, job, row
-    for gpu in range(e_gpu.shape[1]):
+    e_gpu[event, gpus.shape[0] :] = 0
+    for gpu in range(gpus.shape[0]):
         e_gpu[event, gpu] = sign * gpus[gpu]
 
 
-@njit(**INNER)
+@inner
 def add_event(nodes, events, e_gpu, row, event, time, sign, cpu, mem, gpus, res, job):
     """Fill and link the record `event`."""
     fill_event(events, e_gpu, row, event, time, sign, cpu, mem, gpus, res, job)
     link(nodes, events, row, event)
 
 
-@njit(**INNER)
+@inner
 def window(nodes, g_free, events, e_gpu, row, start, end, res, room, room_gpu, run):
     """The least that is free on a node from `start` to `end`, into `room` and `room_gpu`; False where it is closed.
 
@@ -104,18 +106,53 @@ def window(nodes, g_free, events, e_gpu, row, start, end, res, room, room_gpu, r
     return True
 
 
-@njit(**INNER)
-def earliest_on(shape, nodes, g_free, cards, events, e_gpu, row, start, before, room, room_gpu, run):
+@inner
+def cores_in(nodes, c_numa, events, e_gpu, row, start, end, res, width, cores):
+    """The least CPUs that are free in each NUMA domain of a node from `start` to `end`, into `cores`; `width` is W."""
+    for domain in range(cores.shape[0]):
+        there, at, column = c_numa[row, domain], nodes[row].head, width + domain
+        while at >= 0 and events[at].time <= start:
+            if events[at].res < 0 or events[at].res != res:
+                there += e_gpu[at, column]
+            at = events[at].next
+        least = there
+        while at >= 0 and events[at].time < end:
+            if events[at].res < 0 or events[at].res != res:
+                there += e_gpu[at, column]
+            after = events[at].next
+            if after < 0 or events[after].time > events[at].time:
+                least = min(least, there)
+            at = after
+        cores[domain] = least
+
+
+@inner
+def near_at(shape, nodes, cards, c_numa, events, e_gpu, row, start, end, room, room_gpu, run):
+    """Whether GPUs with `room_gpu` shards free have all CPUs of a part beside them from `start` to `end`. `room` has, after
+    two numbers, one for each NUMA domain."""
+    if shape.gpus + shape.shards + shape.vram == 0:
+        return True
+    cores = room[2:]
+    cores_in(nodes, c_numa, events, e_gpu, row, start, end, shape.res, room_gpu.shape[0], cores)
+    pick(shape, room_gpu, cards[row], cores, run)
+    return near_enough(shape, run, cards[row], cores)
+
+
+@inner
+def earliest_on(shape, nodes, g_free, cards, c_numa, events, e_gpu, row, start, before, room, room_gpu, run):
     """The first moment from `start` on at which a part fits on a node for its whole time limit (NEVER: there is none, or
     it is not `before`)."""
     time, at = start, nodes[row].head
     while True:
         while at >= 0 and events[at].time <= time:
             at = events[at].next
-        if window(nodes, g_free, events, e_gpu, row, time, time + shape.limit, shape.res, room, room_gpu, run) and fits(
-            shape, nodes[row], room, room_gpu, cards[row]
-        ):
-            return time
+        end = time + shape.limit
+        if window(nodes, g_free, events, e_gpu, row, time, end, shape.res, room, room_gpu, run):
+            if fits(shape, nodes[row], room, room_gpu, cards[row]) and (
+                not shape.near
+                or near_at(shape, nodes, cards, c_numa, events, e_gpu, row, time, end, room, room_gpu, run)
+            ):
+                return time
         # Nothing gets better before something is freed.
         while at >= 0 and events[at].sign < 0:
             at = events[at].next
@@ -124,7 +161,7 @@ def earliest_on(shape, nodes, g_free, cards, events, e_gpu, row, start, before, 
         time = events[at].time
 
 
-@njit(**INNER)
+@inner
 def bound_node(nodes, g_free, cards, events, e_gpu, row, now, when, first, run):
     """Fill a node's column of `when`, and bring the bounds of its 64 nodes up to date."""
     for level in range(BOUNDS):
@@ -139,7 +176,7 @@ def bound_node(nodes, g_free, cards, events, e_gpu, row, now, when, first, run):
         first[level, block] = least
 
 
-@njit(**INNER)
+@inner
 def _walk(nodes, g_free, cards, events, e_gpu, row, now, when, run):
     cpu, shut, at, time = nodes[row].cpu, 0, nodes[row].head, now
     width = g_free.shape[1]
@@ -166,7 +203,7 @@ def _walk(nodes, g_free, cards, events, e_gpu, row, now, when, run):
         time = events[at].time
 
 
-@njit(**INNER)
+@inner
 def _lower(when, row, highest, lowest, time):
     """Levels are reached from below: those that already have a moment keep it."""
     for level in range(highest, lowest - 1, -1):
@@ -175,7 +212,7 @@ def _lower(when, row, highest, lowest, time):
         when[level, row] = time
 
 
-@njit(**INNER)
+@inner
 def log2(value, levels):
     """The level of a need: the highest power of two that is not more."""
     level = 0
