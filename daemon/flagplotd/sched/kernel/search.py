@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from flagplotd.sched.kernel.compiler import inner
-from flagplotd.sched.kernel.fit import cpus_of, fits, pick
+from flagplotd.sched.kernel.fit import cpus_of, fits, near_enough, pick
 from flagplotd.sched.kernel.gang import choose
 from flagplotd.sched.kernel.layout import (
     AT_CPU,
@@ -40,32 +40,32 @@ def fits_now(shape, row, now, nodes, g_free, cards, c_numa, events, e_gpu, room,
             return 3
         if not fits(shape, node, room, room_gpu, cards[row]):
             return 2
-    if shape.near or node.takes_cores > 0:
-        if node.takes == 0:
-            room_gpu[:] = g_free[row]
-        end = now + shape.limit
-        if shape.near and not near_at(shape, nodes, cards, c_numa, events, e_gpu, row, now, end, room, room_gpu, run):
+    near = shape.near and shape.gpus + shape.shards + shape.vram > 0
+    if near or node.takes_cores > 0:
+        for gpu in range(room_gpu.shape[0] if node.takes == 0 else 0):
+            room_gpu[gpu] = g_free[row, gpu]
+        cores = room[2:]
+        cores_in(nodes, c_numa, events, e_gpu, row, now, now + shape.limit, shape.res, room_gpu.shape[0], cores)
+        pick(shape, room_gpu, cards[row], cores if near else c_numa[row], run)
+        if near and not near_enough(shape, run, cards[row], cores):
             return 0
-        if node.takes_cores > 0 and not _leaves_cores(shape, nodes, cards, c_numa, events, e_gpu, row, now, end, room,
-                                                      room_gpu, run):  # fmt: skip
+        if node.takes_cores > 0 and not _leaves_cores(cpus_of(shape, node), run, cards[row], c_numa[row], cores):
             return 2
     return 1
 
 
 @inner
-def _leaves_cores(shape, nodes, cards, c_numa, events, e_gpu, row, now, end, room, room_gpu, run):
-    """Whether the CPUs that a part takes are not those promised, in their NUMA domain, to one that must be near its GPUs."""
-    cores = room[2:]
-    cores_in(nodes, c_numa, events, e_gpu, row, now, end, shape.res, room_gpu.shape[0], cores)
-    pick(shape, room_gpu, cards[row], c_numa[row], run)
-    left = cpus_of(shape, nodes[row])
+def _leaves_cores(cpu, gpus, cards, free, cores):
+    """Whether CPUs that are taken of those `free` by NUMA domain, first beside the chosen GPUs, are among the `cores` that
+    stay free: they are not promised to a job that wants them near its GPUs."""
+    left = cpu
     for near in (True, False):
         for domain in range(cores.shape[0]):
             used = False
-            for gpu in range(run.shape[0]):
-                used |= run[gpu] > 0 and cards[row, gpu].numa == domain
+            for gpu in range(gpus.shape[0]):
+                used |= gpus[gpu] > 0 and cards[gpu].numa == domain
             if used == near:
-                some = min(left, c_numa[row, domain])
+                some = min(left, free[domain])
                 left -= some
                 if some > cores[domain]:
                     return False
