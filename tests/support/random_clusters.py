@@ -67,7 +67,8 @@ def inventories(draw: some.DrawFn) -> Inventory:
     )  # fmt: skip
 
 
-minutes = some.integers(1, 60).map(lambda count: count * 60)
+minutes = some.sampled_from((1, 10, 10, 20, 30, 50, 60)).map(lambda count: count * 60)
+"""Few, so that one often ends just when another begins."""
 
 
 @some.composite

@@ -10,8 +10,8 @@ from support.states import World
 
 from flagplot_wire import events as ev
 from flagplot_wire.ids import JobNumber
-from flagplot_wire.job import ArraySpec, Request
-from flagplot_wire.policy import Account, Association, Limits
+from flagplot_wire.job import ArraySpec, GpuCount, Request
+from flagplot_wire.policy import Account, Association, Limits, Reservation
 from flagplot_wire.requests import Update
 from flagplotd.core import stimuli as st
 from flagplotd.core.apply import apply
@@ -180,3 +180,24 @@ def test_an_arrays_promise_is_that_of_its_next_element(world: Remembering) -> No
     world.end(element)
     found = world.turn()
     assert (found[array], found[last]) == (7_260, 3_660)
+
+
+def test_a_gpu_that_is_reserved_twice_is_in_the_way_of_nobody_beside_it() -> None:
+    """What the array is promised reaches into the two reservations, on the other GPUs; it stays there behind the wide job."""
+    world = Remembering(nodes=1, gpus=3)
+    world.memory = Memory()
+    for name in ("one", "other"):
+        reservation = Reservation(name, world.now + 2_460, world.now + 3_900, ("n1",), gpus=1, maintenance=True)
+        apply(world.state, ev.PolicyChanged(reservation))
+    two = Request(mem_per_node_mib=10, gpus_per_node=(GpuCount(2),), time_limit_s=600)
+    array = world.submit(two, array=ArraySpec("0-2"))
+    world.turn()
+    wide = world.submit(msgspec.structs.replace(two, gpus_per_node=(GpuCount(3),), time_limit_s=1_200))
+    assert world.turn()[wide] == 1_200
+    world.now += 450
+    world.end(min(world.state.active))
+    found = world.turn()
+    assert (found[array], found[wide]) == (2_250, 1_050)
+    world.now += 150
+    found = world.turn()
+    assert (found[array], found[wide]) == (2_250, 1_050)

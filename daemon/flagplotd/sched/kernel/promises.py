@@ -154,7 +154,8 @@ def can_keep(one, time, shape, masks, nodes, g_free, events, e_gpu, licenses, ro
         if room[0] < -events[event].cpu or room[1] < -events[event].mem:
             return False
         for gpu in range(room_gpu.shape[0]):
-            if room_gpu[gpu] < -e_gpu[event, gpu]:
+            # Others may be taken twice, by reservations that overlap.
+            if e_gpu[event, gpu] < 0 and room_gpu[gpu] < -e_gpu[event, gpu]:
                 return False
     for index in range(shape.licenses):
         row = licenses + shape.license[index]
