@@ -118,7 +118,7 @@ def test_copy_history_and_export(lab: Cluster) -> None:
         terminal.wait_gone("JOBID")
         terminal.keys("M-Left")
         terminal.wait_for("JOBID")
-        terminal.keys("E")
+        terminal.keys("X")
         terminal.wait_for("export csv")
         terminal.type("json jobs.json")
         terminal.keys("Enter")

@@ -168,6 +168,7 @@ async def visiting(place: Place, key: str = "") -> AsyncIterator[Visit]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("name", PLACES)
 async def test_every_key_does_something(name: str) -> None:
     place = PLACES[name]

@@ -82,7 +82,7 @@ class FlagplotApp(Navigation):
         Binding("ctrl+c", "interrupt", "Close the form, or quit", show=False, priority=True),
         Binding("Y", "copy", "Copy ids or names", show=False, tooltip="Copy the marked ids or names to the clipboard"),
         Binding(
-            "E",
+            "X",
             "command('export ')",
             "Export …",
             show=False,

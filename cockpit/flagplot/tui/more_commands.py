@@ -67,7 +67,7 @@ _ALL = (
     More("forward", "Forward", "where I was after that  key >", "flagplot.tui.more_commands:forward"),
     More("copy", "Copy", "the ids or names that are marked  key Y", "flagplot.tui.more_commands:copy"),
     More(
-        "export", "Export …", "the list as csv or json, the screen as svg  key E", "flagplot.tui.export:export", True,
+        "export", "Export …", "the list as csv or json, the screen as svg  key X", "flagplot.tui.export:export", True,
         lambda app: KINDS,
     ),
     More(

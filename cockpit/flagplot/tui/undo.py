@@ -42,7 +42,7 @@ def of_act(calls: Calls, verb: str, jobs: Sequence[str], done: str) -> Undo | No
 
 def of_drain(calls: Calls, nodes: Mapping[str, Node], names: Sequence[str], done: str) -> Undo | None:
     """Giving those back that were in service before; None where all were drained already."""
-    fresh = [name for name in names if nodes[name].drain is None]
+    fresh = [name for name in names if name in nodes and nodes[name].drain is None]
     if not fresh:
         return None
     return Undo(done, (f"flagplot resume {compress_hosts(fresh)}",), lambda: calls.resume(tuple(fresh)))
@@ -52,7 +52,7 @@ def of_resume(calls: Calls, nodes: Mapping[str, Node], names: Sequence[str], don
     """Draining again, each for the reason that it had."""
     by_reason: dict[str, list[str]] = {}
     for name in names:
-        if (drain := nodes[name].drain) is not None:
+        if name in nodes and (drain := nodes[name].drain) is not None:
             by_reason.setdefault(drain.reason, []).append(name)
     if not by_reason:
         return None

@@ -86,18 +86,21 @@ class Watch:
         self._place = mirror.touched.end
         if changed is not None and not changed:
             return []
-        before = dict(self._live)
+        before = self._live
         if changed is None:
             jobs = mirror.jobs.items()
             self._live = {number: job.status.state for number, job in jobs if self._lives(job)}
-            changed = {number for number in {*before, *self._live} if number in mirror.jobs}
-        newest, self._newest = self._newest, max(self._newest, *changed) if changed else self._newest
+            new = {number for number, job in jobs if number > self._newest and job.user == user}
+            changed = {number for number in {*before, *self._live, *new} if number in mirror.jobs}
+        newest, self._newest = self._newest, max(self._newest, max(changed, default=0))
         if first:
             self._newest = max(mirror.jobs, default=0)
             return []
         told = []
         for number in sorted(changed):
             job = mirror.jobs.get(number)
+            # A job so short that it came and went between two looks was pending all the same.
+            was = before.get(number, State.PENDING if number > newest else None)
             if job is None or job.user != user:
                 self._live.pop(number, None)
                 continue
@@ -105,8 +108,7 @@ class Watch:
                 self._live[number] = job.status.state
             else:
                 self._live.pop(number, None)
-            # A job so short that it came and went between two looks was pending all the same.
-            if kind := self._kind(job, before.get(number, State.PENDING if number > newest else None)):
+            if kind := self._kind(job, was):
                 told.append(Told(kind, job))
         return told
 

@@ -22,6 +22,8 @@ FOR_PERSONS = {
     "up",
     "down",
     "connect",
+    "keys",
+    "web",
     "run",
     "shell",
     "attach",

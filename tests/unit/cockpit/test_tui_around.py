@@ -136,13 +136,13 @@ async def test_export_asks_before_it_writes_over_a_file(tmp_path: Path, monkeypa
     app = app_of()
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(app, pilot)
-        await press(app, pilot, "E", *"csv out.csv", "enter")
+        await press(app, pilot, "X", *"csv out.csv", "enter")
         first = (tmp_path / "out.csv").read_text()
         assert first.splitlines()[0] == "JOBID,PARTITION,NAME,USER,ST,TIME,LIMIT,NODES,GPUS,NODELIST(REASON)"
         assert len(first.splitlines()) > 20 and "40,gpu,llama-pretrain,alice,R,1-02:03:04" in first
-        await press(app, pilot, "slash", *"llama", "enter", "E", *"csv out.csv", "enter")
+        await press(app, pilot, "slash", *"llama", "enter", "X", *"csv out.csv", "enter")
         assert type(app.screen).__name__ == "ConfirmDialog" and (tmp_path / "out.csv").read_text() == first
-        await press(app, pilot, "n", "E", *"csv out.csv", "enter", "y")
+        await press(app, pilot, "n", "X", *"csv out.csv", "enter", "y")
         assert len((tmp_path / "out.csv").read_text().splitlines()) == 2
         assert toasts(app)[-1] == f"Exported to {tmp_path}/out.csv"
 
@@ -157,7 +157,7 @@ async def test_other_lists_as_json(
     app = app_of()
     async with app.run_test(size=(160, 40)) as pilot:
         await settle(app, pilot)
-        await press(app, pilot, *way, "E", *"json out", "enter")
+        await press(app, pilot, *way, "X", *"json out", "enter")
         rows = json.loads((tmp_path / "out").read_text())
         assert len(rows) > 3 and all(row[key] for row in rows) and wanted in {row[key] for row in rows}
 
@@ -167,9 +167,9 @@ async def test_the_screen_as_svg_without_the_prompt(tmp_path: Path, monkeypatch:
     app = app_of()
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(app, pilot)
-        await press(app, pilot, "4", "E", *"csv", "enter")
+        await press(app, pilot, "4", "X", *"csv", "enter")
         assert "Timeline is no list" in app.screen._title  # type: ignore[attr-defined]
-        await press(app, pilot, "escape", "E", *"svg", "enter")
+        await press(app, pilot, "escape", "X", *"svg", "enter")
         (made,) = tmp_path.glob("flagplot-timeline-*.svg")
         text = made.read_text()
         assert text.startswith("<svg") and "gpu01" in text and "export" not in text

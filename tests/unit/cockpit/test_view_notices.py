@@ -61,8 +61,11 @@ def test_a_job_that_came_and_went_between_two_looks_is_told() -> None:
 def test_what_ended_while_the_line_was_down_is_told_from_the_snapshot() -> None:
     seen, watch = mirror(job(1), job(2)), Watch()
     told(watch, seen)
-    seen.take(SnapshotPart(90, Epoch(1), first=True, last=True, jobs=(job(1, state=State.COMPLETED), job(2))))
-    assert told(watch, seen) == [("END", 1)]
+    jobs = (job(1, state=State.COMPLETED), job(2), job(3, state=State.FAILED), job(4, "bob", State.FAILED))
+    seen.take(SnapshotPart(90, Epoch(1), first=True, last=True, jobs=jobs))
+    assert told(watch, seen) == [("END", 1), ("END", 3)]
+    seen.take(SnapshotPart(91, Epoch(1), first=True, last=True, jobs=jobs))
+    assert told(watch, seen) == []
 
 
 def test_begin_fail_and_short_jobs() -> None:

@@ -33,6 +33,8 @@ NAMES = {
     "right_square_bracket": "]",
     "plus": "+",
     "minus": "-",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
     "up": "↑",
     "down": "↓",
     "left": "←",
