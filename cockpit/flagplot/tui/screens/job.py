@@ -157,6 +157,9 @@ class JobView(MainView):
             self.query_one(f"#{self.tab}", PANES[self.tab]).show_job(mirror, job, now)
         elif self.tab == "output":
             self._show_panes()
+            for pane in self.query(OutputPane):
+                # Another theme has other styles.
+                pane.draw_state()
         elif self.tab == "detail":
             self._pane("detail").show_lines(detail(mirror, job, now))
         elif self.tab == "why":
