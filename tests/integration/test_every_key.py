@@ -24,7 +24,7 @@ from flagplot_wire import requests
 
 BACKGROUND = (
     requests.Explain, requests.ReadOutput, requests.GetScript, requests.GetEvents, requests.Estimate,
-    requests.GetUsage, requests.GetFairshare, requests.GetStatus,
+    requests.GetUsage, requests.GetFairshare, requests.GetStatus, requests.GetSteps,
 )  # fmt: skip
 """What a page asks by itself."""
 
@@ -67,6 +67,9 @@ PLACES: dict[str, Place] = {
     ),
     "job-script": Place(("y",), DOWN, frozenset({"y"})),
     "job-usage": Place(("enter", "i"), DOWN, frozenset({"i"})),
+    "job-depends": Place(("slash", *"after-41", "enter", "enter", "D", "down"), {}, frozenset({"D"})),
+    "job-steps": Place(("enter", "S"), {}, frozenset({"S"})),
+    "job-history": Place(("enter", "H"), {}, frozenset({"H"})),
     "node-jobs": Place(("2", "slash", *"gpu04", "enter", "enter", "down"), {}, frozenset({"ctrl+r"})),
     "node-text": Place(("2", "enter", "tab"), DOWN),
     "node-wiring": Place(("2", "slash", *"gpu04", "enter", "enter", "w")),

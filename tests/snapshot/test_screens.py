@@ -16,6 +16,7 @@ from itertools import groupby
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 from rich.style import Style
 from support import sample_cluster as sample
 from textual.pilot import Pilot
@@ -25,8 +26,10 @@ from flagplot.client.mirror import Mirror
 from flagplot.tui.app import FlagplotApp
 from flagplot.tui.screens.pulse import PulseView
 from flagplot.tui.screens.submit import SubmitScreen
+from flagplot.tui.widgets.job_panes import ChartsPane
+from flagplot.view.job_chart import Point
 from flagplot_wire import replies
-from flagplot_wire.ids import Epoch
+from flagplot_wire.ids import Epoch, JobNumber
 
 HERE = Path(__file__).resolve().parent
 EXPECTED = HERE / "expected"
@@ -91,6 +94,32 @@ def an_hour_passes(app: FlagplotApp) -> None:
     app.show_now()
 
 
+def samples_come(app: FlagplotApp) -> None:
+    """The page was open for ten minutes."""
+    points = app.screen_stack[0].query_one(ChartsPane).history.points
+    last = points.pop()
+    for at in range(120):
+        wave = math.sin(at / 9)
+        points.append(
+            Point(
+                last.time - 600 + 5 * at,
+                None if 30 < at < 36 else int(900 + 500 * wave),
+                20_000 + 900 * at,
+                int(50 + 45 * wave),
+                300_000 + (at > 60) * 200_000,
+            )
+        )
+    points.append(last)
+    app.show_now()
+
+
+def with_stderr() -> Mirror:
+    mirror = full()
+    job = mirror.jobs[JobNumber(41)]
+    mirror.jobs[job.number] = structs.replace(job, spec=structs.replace(job.spec, stderr="train.err"))
+    return mirror
+
+
 WHY = ("slash", *"gang", "enter", "p")
 SHOTS: dict[str, Shot] = {
     "queue": Shot(large=True),
@@ -107,7 +136,12 @@ SHOTS: dict[str, Shot] = {
     "job-why": Shot(WHY, large=True),
     "job-output": Shot(("l",), large=True),
     "job-script": Shot(("y",), large=True),
-    "job-usage": Shot(("enter", "left_square_bracket"), large=True),
+    "job-usage": Shot(("enter", "i"), large=True, after=samples_come),
+    "job-usage-cpu": Shot(("slash", *"cpu-only", "enter", "enter", "i")),
+    "job-depends": Shot(("slash", *"resnet", "enter", "enter", "D"), large=True),
+    "job-steps": Shot(("enter", "S"), large=True),
+    "job-history": Shot(("slash", *"id:68", "enter", "enter", "H"), large=True),
+    "job-output-both": Shot(("slash", *"resnet", "enter", "l", "b", "k"), with_stderr, large=True),
     "submit": Shot(("n",), large=True),
     "submit-start": Shot(("n", "f4"), large=True),
     "submit-again": Shot(("slash", *"user:dave", "enter", "E"), large=True),

@@ -30,6 +30,7 @@ from flagplot_wire.job import (
 )
 from flagplot_wire.node import Drain, Gpu, Inventory, Node, NodeGroup, NumaNode, Partition
 from flagplot_wire.policy import FairshareRow
+from flagplot_wire.steps import Step, StepPart
 from flagplot_wire.telemetry import GpuProcess, GpuSample, JobSample, NodeSample
 
 NOW = 1_764_590_000
@@ -379,6 +380,20 @@ def sample_mirror(*, user: str = "alice", roles: tuple[str, ...] = ("user", "adm
     return mirror
 
 
+def sample_steps(number: JobNumber) -> tuple[Step, ...]:
+    """The script's own step, a gang that runs, and one that failed."""
+    parts = (StepPart("gpu01", 8, 0), StepPart("gpu02", 8, 8))
+    batch = Step(
+        number, 1, -1, "batch", "alice", parts=(parts[0],), command="train.sh", start_time=NOW - 90_000, batch=True
+    )
+    gang = Step(number, 1, 0, "torchrun", "alice", "RUNNING", parts, "torchrun train.py --lr [/]", NOW - 80_000)
+    failed = Step(
+        number, 1, 1, "check", "alice", "FAILED", (StepPart("gpu01", 1, 0),), "python -c 'import x'", NOW - 500, NOW - 470, 1,
+        cpu_ms=29_000, memory_peak_mib=1_500, message="ended with code 1",
+    )  # fmt: skip
+    return batch, gang, failed
+
+
 def sample_tree() -> tuple[FairshareRow, ...]:
     """Two faculties with their people, one of which shares as its account does, and one who never used anything."""
     row = FairshareRow
@@ -431,6 +446,16 @@ def sample_usage(empty: bool = False) -> replies.UsageReport:
     return replies.UsageReport(used, "alice", ended, quotas)
 
 
+def number_of(event: Event) -> int:
+    """The job that an event is about; 0: none."""
+    match event.body:
+        case JobAdded(job):
+            return job.number
+        case JobChanged(number):
+            return number
+    return 0
+
+
 class FakeChannel:
     """Keeps what was asked; answers from `answers` (by request type) or in the plainest way."""
 
@@ -479,8 +504,12 @@ class FakeChannel:
                 size = len(self.output)
                 start = max(0, size + offset) if offset < 0 else min(offset, size)
                 return replies.Output("/home/a/slurm-1.out", "gpu03", start, size, self.output[start : start + limit])
+            case requests.GetEvents(job=name) if name:
+                return replies.Events(tuple(one for one in self.mirror.recent if f"{number_of(one)}" == name))
             case requests.GetEvents():
                 return replies.Events(tuple(self.mirror.recent))
+            case requests.GetSteps(job=name):
+                return replies.Steps(sample_steps(JobNumber(int(name.split("_")[0]))))
             case requests.GetStatus():
                 return replies.ControllerStatus(
                     "demo", "0.1.0", 1, "127.0.0.1", 7_077, Epoch(1), NOW - 90_000, 108, last_cycle_us=1_400

@@ -60,14 +60,15 @@ def read(mirror: Mirror, fleet: Fleet, now: int, cycle_us: int | None) -> Readin
         elif now - MINUTE < status.start_time <= now:
             starts += 1
     facts = fleet.facts.values()
-    held = [gpu for fact in facts for gpu in fact.gpus if gpu.used]
+    in_use = [fact for fact in facts if fact.jobs]
+    held = [gpu for fact in in_use for gpu in fact.gpus if gpu.used]
     known = [gpu.sample.utilisation for gpu in held if gpu.sample is not None and gpu.sample.utilisation is not None]
     return Reading(
         time=now,
         pending=mirror.counts[State.PENDING],
         elements=elements,
         running=mirror.counts[State.RUNNING],
-        gpus_held=sum(fact.gpus_held for fact in facts),
+        gpus_held=sum(fact.gpus_held for fact in in_use),
         gpus=sum(len(fact.gpus) for fact in facts),
         busy=sum(known) // len(known) if known else None,
         measured=len(known),

@@ -17,11 +17,14 @@ from flagplot.tui.app import FlagplotApp
 from flagplot.tui.screens.confirm import ConfirmDialog, Popup
 from flagplot.tui.screens.edit import EditScreen
 from flagplot.tui.screens.job import JobView
+from flagplot.tui.widgets.job_panes import ChartsPane, DependsTable, StepsPane
 from flagplot.tui.widgets.log_view import KEEP_BYTES, LogView, log_line, looks_binary, wrap_cells
 from flagplot.tui.widgets.text_pane import TextPane
 from flagplot_wire import replies, requests
 from flagplot_wire.errors import Refused
+from flagplot_wire.events import Event, JobChanged
 from flagplot_wire.ids import JobNumber
+from flagplot_wire.job import State, Used
 
 
 def make(**options: object) -> tuple[FlagplotApp, Any]:
@@ -76,8 +79,65 @@ async def test_tabs_show_detail_why_script_usage() -> None:
         await until(pilot, lambda: "#SBATCH -J x[/red]" in pane(view, "script"))
         await pilot.press("i")
         await until(pilot, lambda: "does not run" in pane(view, "usage"))
+        await pilot.press("S")
+        await until(pilot, lambda: "has not started" in pane(view, "steps"))
+        await pilot.press("right_square_bracket")
+        await until(pilot, lambda: view.tab == "history" and "not tried yet" in pane(view, "history"))
         await pilot.press("right_square_bracket")
         assert view.tab == "detail"
+
+
+async def test_charts_grow_with_samples_on_any_tab_and_stay_when_the_job_ends() -> None:
+    app, _ = make()
+    async with app.run_test(size=(100, 40)) as pilot:
+        view = await open_page(app, pilot, 41)
+        sample_now = app.mirror.samples["gpu03"]
+        for later in (5, 10):
+            app.mirror.take(replies.SamplesPushed((replace(sample_now, time=sample_now.time + later),)))
+            app.show_now()
+        charts = view.query_one(ChartsPane)
+        assert [one.time - sample.NOW for one in charts.history.points] == [-2, 3, 8]
+        await pilot.press("i")
+        await until(pilot, lambda: "the last 10 s, sampled every 5s" in pane(view, "usage"))
+        job = app.mirror.jobs[JobNumber(41)]
+        used = Used(3_600_000, 32_768, 360)
+        ended = replace(job.status, state=State.COMPLETED, end_time=sample.NOW, used=used)
+        app.mirror.take(replies.EventsPushed((Event(108, sample.NOW, JobChanged(job.number, ended, "ended")),)))
+        app.show_now()
+        await until(pilot, lambda: "90 % busy in the mean of 4 GPUs" in pane(view, "usage"))
+        assert "the last 10 s" in pane(view, "usage")
+
+
+async def test_dependencies_lead_to_other_jobs() -> None:
+    app, _ = make()
+    async with app.run_test(size=(100, 30)) as pilot:
+        view = await open_page(app, pilot, 41, "depends")
+        await until(pilot, lambda: view.query_one(DependsTable).keys)
+        await pilot.press("enter")
+        assert app.trail[-1] == "job-41", "the first row names no job"
+        await pilot.press("G", "enter")
+        await until(pilot, lambda: app.trail[-1] == "job-56")
+        assert isinstance(app.active_view, JobView) and app.active_view.tab == "depends"
+        await pilot.press("d")
+        assert "enter" not in app.screen.active_bindings
+
+
+async def test_steps_and_history_are_asked_for_and_refusals_are_told() -> None:
+    app, channel = make()
+    async with app.run_test(size=(100, 40)) as pilot:
+        view = await open_page(app, pilot, 40, "steps")
+        await until(pilot, lambda: "ranks 8-15" in pane(view, "steps"))
+        assert "torchrun train.py --lr [/]" in pane(view, "steps")
+        channel.answers[requests.GetSteps] = Refused("unavailable", "not now")
+        view.query_one(StepsPane)._asked = None
+        app.show_now()
+        await until(pilot, lambda: "Not up to date: not now" in pane(view, "steps"))
+        assert "ranks 8-15" in pane(view, "steps")
+        app.open_job(JobNumber(68), "history")
+        await until(pilot, lambda: app.trail[-1] == "job-68")
+        page = app.screen_stack[0].query_one("#view-job-68", JobView)
+        await until(pilot, lambda: "used more than 64 GiB" in pane(page, "history"))
+        assert pane(page, "history").startswith("Attempt 1 ▲ out of memory")
 
 
 async def test_script_of_another_is_refused_in_words() -> None:
@@ -240,13 +300,10 @@ async def test_matches_before_what_is_held_are_found_one_by_one_and_the_last_wor
         view = await open_page(app, pilot, 41, "output")
         await until(pilot, lambda: "017999" in view.log.plain)
         await pilot.press("slash", *"found", "enter")
-        seen = []
-        for _ in range(3):
-            await until(pilot, lambda: view.log.has_match and view.pane._searching is None)
-            seen.append(view.log._rows[view.log._top])
+        for line in ("012007 found", "006007 found", "000007 found"):
+            await until(pilot, lambda line=line: view.log._rows[view.log._top : view.log._top + 1] == [line])
+            await until(pilot, lambda: view.pane._searching is None)
             await pilot.press("N")
-            await pilot.pause()
-        assert seen == ["012007 found", "006007 found", "000007 found"]
         assert view.log.start == 0, "further up there is nothing: the matches go round"
         await pilot.press("escape", "G")
         await until(pilot, lambda: "017999" in view.log.plain)

@@ -1,4 +1,4 @@
-"""The page of one job: detail, why it waits, its output, its script, what it uses."""
+"""The page of one job: detail, why it waits, dependencies, output, script, what it uses, steps, history."""
 
 from __future__ import annotations
 
@@ -17,18 +17,34 @@ from flagplot.tui import commands
 from flagplot.tui.keys import CHANGES, JOB_ACTIONS
 from flagplot.tui.main_view import MainView
 from flagplot.tui.shell import open_shell
+from flagplot.tui.widgets.job_panes import ChartsPane, DependsTable, HistoryPane, StepsPane
 from flagplot.tui.widgets.log_view import LogView
 from flagplot.tui.widgets.output_pane import OutputPane, Stream
 from flagplot.tui.widgets.text_pane import TextPane
-from flagplot.view.job import detail, headline, usage, why
+from flagplot.view.job import detail, headline, why
 from flagplot.view.queue import job_target
 from flagplot_wire.errors import Refused
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Forecast, Job
 from flagplot_wire.text import clean
 
-TABS = ("detail", "why", "output", "script", "usage")
-TITLES = {"detail": "Detail", "why": "Why pending", "output": "Output", "script": "Script", "usage": "Usage"}
+TITLES = {
+    "detail": "Detail",
+    "why": "Why pending",
+    "depends": "Depends",
+    "output": "Output",
+    "script": "Script",
+    "usage": "Usage",
+    "steps": "Steps",
+    "history": "History",
+}
+TABS = tuple(TITLES)
+PANES: dict[str, type[ChartsPane] | type[DependsTable] | type[StepsPane] | type[HistoryPane]] = {
+    "usage": ChartsPane,
+    "depends": DependsTable,
+    "steps": StepsPane,
+    "history": HistoryPane,
+}
 STREAMS: tuple[Stream, ...] = ("stdout", "stderr")
 SIDE_BY_SIDE = 110
 """From this width on two outputs stand beside each other, below it one above the other."""
@@ -36,7 +52,7 @@ POLL_S = 1.0
 
 
 class JobView(MainView):
-    """One job on five tabs; the output is read only while it is on screen."""
+    """One job on its tabs; the output is read only while it is on screen."""
 
     title = "Job"
     CHANGES = CHANGES
@@ -52,6 +68,15 @@ class JobView(MainView):
         Binding("escape", "app.back", "Back"),
         Binding("right_square_bracket,tab", "tab(1)", "Next tab"),
         Binding("left_square_bracket,shift+tab", "tab(-1)", "Previous tab", show=False),
+        Binding(
+            "slash",
+            "app.filter",
+            "Search",
+            show=False,
+            priority=True,
+            tooltip="Search the output; Enter looks further up",
+        ),
+        Binding("enter", "open", "Open", tooltip="Open the job under the cursor"),
         Binding("t", "stream", "stderr", tooltip="Stdout or stderr"),
         Binding("b", "both", "Both", tooltip="Stdout and stderr side by side, or one of them"),
         *JOB_ACTIONS,
@@ -60,6 +85,9 @@ class JobView(MainView):
         Binding("y", "select('script')", "Script"),
         Binding("d", "select('detail')", "Detail", show=False),
         Binding("i", "select('usage')", "Usage", show=False),
+        Binding("D", "select('depends')", "Dependencies", show=False),
+        Binding("S", "select('steps')", "Steps and ranks", show=False),
+        Binding("H", "select('history')", "History and attempts", show=False),
         Binding("s", "shell", "Shell", show=False),
     ]
 
@@ -81,6 +109,8 @@ class JobView(MainView):
             for name in TABS:
                 if name == "output":
                     yield Container(*(OutputPane(stream, lambda: self.job) for stream in STREAMS), id=name)
+                elif name in PANES:
+                    yield PANES[name](name)
                 else:
                     pane = TextPane()
                     pane.id = name
@@ -126,15 +156,19 @@ class JobView(MainView):
         if head.markup != getattr(self, "_head", None):
             self._head = head.markup
             self.query_one("#job-head", Static).update(head)
-        if self.tab == "output":
+        self.query_one(ChartsPane).watch_job(mirror, job)
+        if self.tab in PANES:
+            self.query_one(f"#{self.tab}", PANES[self.tab]).show_job(mirror, job, now)
+        elif self.tab == "output":
             self._show_panes()
+            for pane in self.query(OutputPane):
+                # Another theme has other styles.
+                pane.draw_state()
         elif self.tab == "detail":
             self._pane("detail").show_lines(detail(mirror, job, now))
         elif self.tab == "why":
             self._ask_why(job)
             self._pane("why").show_lines(why(mirror, job, mirror.forecasts.get(job.number) or self._fresh, now))
-        elif self.tab == "usage":
-            self._pane("usage").show_lines(usage(mirror, job, now, self.size.width))
         elif self.tab == "script" and not self._asked_script:
             self._asked_script = True
             self._pane("script").show_text("Asking for the script …")
@@ -142,7 +176,7 @@ class JobView(MainView):
 
     def focus_target(self) -> Widget:
         """What the visible tab scrolls."""
-        return self.log if self.tab == "output" else self._pane(self.tab)
+        return self.log if self.tab == "output" else self.query_one(f"#{self.tab}")
 
     # tabs
 
@@ -179,9 +213,11 @@ class JobView(MainView):
         self.select(TABS[(TABS.index(self.tab) + step) % len(TABS)])
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Streams belong to the output."""
+        """Streams belong to the output; what can be opened is another job."""
         if action in ("stream", "both") and self.tab != "output":
             return False
+        if action == "open":
+            return self.tab == "depends"
         return super().check_action(action, parameters)
 
     @property
@@ -291,6 +327,17 @@ class JobView(MainView):
             self._poll()
 
     # actions
+
+    def on_virtual_table_opened(self) -> None:
+        """A click opens."""
+        self.action_open()
+
+    def action_open(self) -> None:
+        """Another job's page, from the tree of dependencies."""
+        if (job := self.query_one(DependsTable).job_here) is not None:
+            self.cockpit.open_job(job.number, "depends")
+        else:
+            self.cockpit.say("No job under the cursor that is still in the queue")
 
     def _act(self, verb: str) -> None:
         if self.job is not None:

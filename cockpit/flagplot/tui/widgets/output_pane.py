@@ -42,6 +42,7 @@ class OutputPane(Widget):
         self.reading = False
         self._job = job
         self._log, self._state = LogView(), Static(Text(""), id="log-state")
+        self._drawn: Text | None = None
         self._place = self._trouble = ""
         self._ended = False
         self._wait = 0
@@ -216,7 +217,9 @@ class OutputPane(Widget):
         if self._trouble:
             line.append(clean(self._trouble) + " ", role("warning"))
         line.append(self._place, role("dim"))
-        self._state.update(line)
+        if line != self._drawn:
+            self._drawn = line
+            self._state.update(line)
 
 
 def size_words(size: int) -> str:
