@@ -87,6 +87,7 @@ SHOTS: dict[str, Shot] = {
         ("n", "f4", *"8gpu", "enter", *"again", *["tab"] * 6, "4", "tab", "tab", "tab", *"2:00:00"), large=True
     ),
     "edit": Shot(("e",), large=True),
+    "edit-several": Shot(("slash", *"user:bob", "enter", "ctrl+a", "e", "tab", *"debug", "f2"), large=True),
     "confirm": Shot(("space", "space", "ctrl+d"), large=True),
     "failure": Shot(("colon", *"job 999", "enter"), large=True),
     "help": Shot(("question_mark",), large=True),

@@ -224,7 +224,7 @@ def open_edit(app: FlagplotApp, targets: list[str]) -> None:
     jobs = [found for target in targets if (found := find_job(app.mirror, target)) is not None]
     for job in jobs:
         refusal = app.why_not("change", job.user)
-        if not refusal and job.status.state.ended:
+        if not refusal and all(one.status.state.ended for one in jobs):
             refusal = f"It ended ({job.status.state}); only pending and running jobs can be changed."
         if refusal:
             app.failure(f"Cannot edit {job.display_id}", [refusal])
