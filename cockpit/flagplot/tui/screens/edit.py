@@ -14,6 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
 from flagplot.tui import rights
+from flagplot.tui.keys import FIELD_KEYS
 from flagplot.tui.screens.confirm import ConfirmDialog
 from flagplot.view.edit import FIELDS, NUMBERS, changed_ones, edit_lines, problem_with, value_of, why_disabled
 from flagplot.view.queue import job_target
@@ -45,6 +46,7 @@ class EditScreen(ModalScreen[None]):
     EditScreen Button { margin-left: 2; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
+        *FIELD_KEYS,
         Binding("escape", "dismiss", "Close"),
         Binding("ctrl+s,f2,f5", "apply", "Apply"),
         Binding("down", "app.focus_next", "Next field", show=False),

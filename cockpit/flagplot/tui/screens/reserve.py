@@ -12,6 +12,7 @@ from textual.screen import ModalScreen
 from textual.suggester import SuggestFromList
 from textual.widgets import Button, Input, Static
 
+from flagplot.tui.keys import FIELD_KEYS
 from flagplot.tui.screens.drain import SHOWN
 from flagplot.view.reservations import FLAGS, Draft, hits, local_offset, read_form
 from flagplot_wire.errors import Refused
@@ -57,8 +58,10 @@ class ReserveDialog(ModalScreen[None]):
     ReserveDialog Button { margin-left: 2; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
+        *FIELD_KEYS,
         Binding("escape", "dismiss", "Close"),
         Binding("ctrl+s,f2,f5", "reserve", "Reserve"),
+        Binding("enter", "next", "Next field", show=False, priority=True),
         Binding("down", "app.focus_next", "Next field", show=False),
         Binding("up", "app.focus_previous", "Previous field", show=False),
     ]
@@ -125,9 +128,12 @@ class ReserveDialog(ModalScreen[None]):
         """Check as typed."""
         self._check()
 
-    def on_input_submitted(self) -> None:
-        """Enter goes to the next field."""
-        self.focus_next()
+    def action_next(self) -> None:
+        """Enter goes to the next field, before the next key is read; on a button it presses that."""
+        if isinstance(self.focused, Button):
+            self.focused.press()
+        else:
+            self.focus_next()
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         """A button answers."""

@@ -18,6 +18,7 @@ from textual.timer import Timer
 from textual.widgets import Button, Input, Select, Static, TextArea
 
 from flagplot.tui import building, starting
+from flagplot.tui.keys import FIELD_KEYS
 from flagplot.tui.widgets.path_input import PathSuggester
 from flagplot.tui.widgets.pieces import text_of
 from flagplot.view.draft import FIELDS, difference_lines, fields_named, source_of
@@ -70,12 +71,14 @@ class SubmitScreen(ModalScreen[None]):
     """
     AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [
+        *FIELD_KEYS,
         Binding("escape", "leave", "Close, keep the draft", priority=True),
         Binding("f2,ctrl+s,f5,ctrl+enter", "submit", "Submit", priority=True),
         Binding("f3", "pick", "Pick a script file", priority=True),
         Binding("f4", "start_from", "Start from a template or a job", priority=True),
         Binding("f6", "save_template", "Save as my template", priority=True),
         Binding("f8", "clear", "Empty the form"),
+        Binding("enter", "next", "Next field", show=False, priority=True),
         Binding("down", "app.focus_next", "Next field", show=False),
         Binding("up", "app.focus_previous", "Previous field", show=False),
     ]
@@ -275,7 +278,11 @@ class SubmitScreen(ModalScreen[None]):
             "submit": self.action_submit,
         }[event.button.id or ""]()
 
-    def on_input_submitted(self) -> None:
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Enter belongs to what has the keyboard, where that is no field of one line."""
+        return action != "next" or isinstance(self.focused, Input)
+
+    def action_next(self) -> None:
         """Enter goes to the next field: submitting has its own key."""
         self.focus_next()
 
