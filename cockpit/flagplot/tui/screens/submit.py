@@ -322,7 +322,9 @@ class SubmitScreen(ModalScreen[None]):
         if offer.kind == "job":
             starting.resubmit(self.cockpit, offer.key, self._replace)
         else:
-            self._replace({"script": offer.script})
+            self._replace(building.harmless({"script": offer.script}))
+            for note in building.replaced({"script": offer.script}):
+                self.cockpit.say(note)
 
     def _replace(self, draft: dict[str, str]) -> None:
         starting.ask_to_replace(self.cockpit, lambda: self._fill(draft))
