@@ -11,9 +11,10 @@ from pathlib import Path
 import asyncssh
 import msgspec
 import pytest
-from support.controller_rig import Client, FakeAgent, dial, spec, start_inside, until
+from support.controller_rig import Client, FakeAgent, dial, spec, start_inside, until, until_async
 
 from flagplot.client.calls import Calls
+from flagplot.client.mirror import Mirror
 from flagplot_wire import replies, requests
 from flagplot_wire.events import JobChanged
 from flagplot_wire.job import ArraySpec, State
@@ -119,6 +120,34 @@ async def test_templates_of_the_site(controller: Controller, client: Client, tmp
     found = await client.ask(requests.GetTemplates())
     assert found.templates == (replies.Template("train.sh", "#!/bin/sh\n# Train\ntrue\n"),)
     assert found.problems == ("notes.txt: does not start with #!",)
+
+
+async def test_a_follower_sees_reservations_and_where_nodes_stand(
+    controller: Controller, client: Client, agent: FakeAgent
+) -> None:
+    settings = controller.server.state.settings
+    controller.server.state.settings = msgspec.structs.replace(settings, racks=(("r1", ("n1", "n2")),))
+    mirror, taken = Mirror(), 0
+
+    async def caught_up(wanted: set[str]) -> bool:
+        nonlocal taken
+        for push in client.pushes[taken:]:
+            mirror.take(push)
+        taken = len(client.pushes)
+        return mirror.complete and set(mirror.reservations) == wanted
+
+    def change(verb: str, name: str, **values: str) -> requests.ChangePolicy:
+        return requests.ChangePolicy(verb, "reservation", (name,), values)  # type: ignore[arg-type]
+
+    acted = await client.ask(change("add", "early", duration="60", nodes="n1", users="ada"))
+    assert [one.error for one in acted.results] == [""]
+    client.send(requests.Subscribe())
+    await until_async(lambda: caught_up({"early"}), what="the reservation in the snapshot")
+    assert mirror.places == {"rack": {"n1": "r1", "n2": "r1"}} and mirror.reservations["early"].nodes == ("n1",)
+    await client.ask(change("add", "late", start="now+2hours", duration="60", nodes="n1", flags="maint"))
+    await until_async(lambda: caught_up({"early", "late"}), what="the new reservation")
+    await client.ask(change("remove", "early"))
+    await until_async(lambda: caught_up({"late"}), what="the end of a reservation")
 
 
 async def test_output_in_pieces(client: Client, agent: FakeAgent, controller: Controller) -> None:

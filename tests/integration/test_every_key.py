@@ -82,6 +82,7 @@ PLACES: dict[str, Place] = {
     "help": Place(("question_mark",), DOWN),
     "command-log": Place(("h", "at")),
     "drain": Place(("2", "D")),
+    "reserve": Place(("2", "a")),
     "command": Place(("colon",), {"up": (*"log", "enter", "escape", "colon"), "tab": (*"dr",)}),
     "filter": Place(("slash",), {}, frozenset({"up", "tab"})),
     "pick-file": Place(("n", "f3")),

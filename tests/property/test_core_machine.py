@@ -24,7 +24,7 @@ from flagplot_wire.job import ArraySpec, JobSpec, Request
 from flagplot_wire.node import Partition
 from flagplot_wire.policy import Qos
 from flagplot_wire.replies import Submitted
-from flagplot_wire.requests import Act, DrainNodes, RemoveNodes, ResumeNodes, Update
+from flagplot_wire.requests import Act, DrainNodes, RebootNodes, RemoveNodes, ResumeNodes, Update
 from flagplot_wire.values import parse_dependency
 from flagplotd.core import invariants
 from flagplotd.core import stimuli as st
@@ -184,10 +184,12 @@ class Cluster(RuleBasedStateMachine):
     def update(self, change: Any, pick: int) -> None:
         self.do(st.UpdateJobs(OPERATOR, Update((self.some_job(pick),), **change)))
 
-    @rule(name=some.sampled_from(NODES), verb=some.sampled_from(("drain", "resume", "remove")), rarely=RARELY)
+    @rule(name=some.sampled_from(NODES), verb=some.sampled_from(("drain", "resume", "remove", "reboot")), rarely=RARELY)
     def nodes(self, name: str, verb: str, rarely: bool) -> None:
         if verb == "drain" and rarely:
             self.do(st.Drain(OPERATOR, DrainNodes((name,), "test")))
+        elif verb == "reboot" and rarely:
+            self.do(st.Reboot(OPERATOR, RebootNodes((name,), "test")))
         elif verb in ("resume", "drain"):
             self.do(st.Resume(OPERATOR, ResumeNodes((name,))))
         elif not self.agents[name].connected:

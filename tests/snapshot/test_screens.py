@@ -149,6 +149,7 @@ SHOTS: dict[str, Shot] = {
         ("n", "f4", *"8gpu", "enter", *"again", *["tab"] * 6, "4", "tab", "tab", "tab", *"2:00:00"), large=True
     ),
     "edit": Shot(("e",), large=True),
+    "edit-several": Shot(("slash", *"user:bob", "enter", "ctrl+a", "e", "tab", *"debug", "f2"), large=True),
     "confirm": Shot(("space", "space", "ctrl+d"), large=True),
     "failure": Shot(("colon", *"job 999", "enter"), large=True),
     "help": Shot(("question_mark",), large=True),
@@ -169,6 +170,7 @@ SHOTS: dict[str, Shot] = {
     "node-unknown": Shot(("2", "end", "enter")),
     "drain": Shot(("2", "right", "right", "D"), large=True),
     "reboot": Shot(("2", "right", "right", "R"), large=True),
+    "reserve": Shot(("2", "space", "space", "a", *"night", "enter", "enter", *"2:00:00", "enter", *"ann"), large=True),
     "drain-no-reason": Shot(("2", "D", "enter")),
     "resume": Shot(("2", "ctrl+a", "u")),
     "gpus": Shot(("3",), large=True),
@@ -176,6 +178,7 @@ SHOTS: dict[str, Shot] = {
     "gpus-trouble": Shot(("3", "slash", *"node:gpu09", "enter", "o", "o")),
     "gpus-empty": Shot(("3",), empty),
     "timeline": Shot(("4",), large=True),
+    "timeline-reserved": Shot(("4", "slash", *"gpu05", "enter", "down")),
     "timeline-near": Shot(("4", "plus", "plus", "right")),
     "timeline-folded": Shot(("4", "z")),
     "events": Shot(("5",), large=True),

@@ -29,7 +29,7 @@ from flagplot_wire.job import (
     Why,
 )
 from flagplot_wire.node import Drain, Gpu, Inventory, Node, NodeGroup, NumaNode, Partition
-from flagplot_wire.policy import FairshareRow
+from flagplot_wire.policy import FairshareRow, Reservation
 from flagplot_wire.steps import Step, StepPart
 from flagplot_wire.telemetry import GpuProcess, GpuSample, JobSample, NodeSample
 
@@ -364,6 +364,10 @@ def sample_mirror(*, user: str = "alice", roles: tuple[str, ...] = ("user", "adm
             sample_forecasts(),
             sample_telemetry(jobs),
             (NodeGroup("rack", "r1", "gpu[01-04]"), NodeGroup("rack", "r2", "gpu[05-11]")),
+            (
+                Reservation("ml-course", NOW + 7_200, NOW + 21_600, ("gpu05", "gpu06"), users=("erin",)),
+                Reservation("power", NOW + 90_000, NOW + 104_400, ("gpu07", "gpu09"), maintenance=True),
+            ),
         )
     )
     by_number = {one.number: one for one in jobs}
@@ -476,6 +480,8 @@ class FakeChannel:
     def _plain(self, request: requests.AnyRequest) -> replies.Reply:
         match request:
             case requests.Act(jobs=targets) | requests.Update(jobs=targets):
+                return replies.Acted(tuple(replies.ActedOn(target) for target in targets))
+            case requests.ChangePolicy(names=targets):
                 return replies.Acted(tuple(replies.ActedOn(target) for target in targets))
             case requests.DrainNodes() | requests.ResumeNodes() | requests.RebootNodes():
                 targets = request.nodes

@@ -26,6 +26,7 @@ from flagplot.view.draft import (
 from flagplot_wire.errors import Refused
 from flagplot_wire.job import Job, JobSpec, Payload
 from flagplot_wire.replies import Script
+from flagplot_wire.text import clean
 
 MAX_SCRIPT = 4 * 1024 * 1024
 """Bytes of a script file that the form reads."""
@@ -124,7 +125,7 @@ def form_differences(draft: Mapping[str, str], confined: bool) -> list[Differenc
 
 
 def resubmission(job: Job, found: Script, work_dir: str, now: int) -> tuple[dict[str, str], list[str]]:
-    """A draft that makes a job again, and directives of its script that no longer held and must be taken out by hand.
+    """A draft that makes a job again, and in sentences what is left to do by hand: directives that no longer hold.
 
     Only what the script does not say itself is in the fields. `work_dir` is where the form's jobs work unless it says.
     """
@@ -134,7 +135,24 @@ def resubmission(job: Job, found: Script, work_dir: str, now: int) -> tuple[dict
     else:
         draft["script"], own = found.script, directives_of(found.script, work_dir, now)
     needed, left = changed_options(own, write_options(job.spec))
-    return draft | draft_of(needed), left
+    draft |= draft_of(needed)
+    notes = [f"No longer so, take it out of the script: {' '.join(left)}"] if left else []
+    return harmless(draft), notes + replaced(draft)
+
+
+def replaced(draft: Mapping[str, str]) -> list[str]:
+    """A sentence where `harmless` makes another script of it; none where it stays as it is."""
+    changed = [name for name in ("command", "script") if name in draft and harmless(draft)[name] != draft[name]]
+    return (
+        [f"Characters of the {changed[0]} that a terminal does not show were replaced: look at it"] if changed else []
+    )
+
+
+def harmless(draft: Mapping[str, str]) -> dict[str, str]:
+    """A draft that came from elsewhere, without what would steer the terminal that shows it; tabs stay."""
+    return {
+        name: "\t".join(clean(part, keep_newlines=True) for part in value.split("\t")) for name, value in draft.items()
+    }
 
 
 WRAPPED = wrap_script("").rstrip("\n") + "\n\n"

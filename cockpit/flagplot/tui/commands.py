@@ -17,7 +17,7 @@ from flagplot.view.queue import find_job
 from flagplot_wire.errors import Refused
 from flagplot_wire.hostlist import compress_hosts, expand_hosts
 from flagplot_wire.ids import parse_job_ref
-from flagplot_wire.requests import Act
+from flagplot_wire.requests import Act, ChangePolicy
 from flagplot_wire.text import counted
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ NAMES = (
     "drain",
     "resume",
     "reboot",
+    "reserve",
+    "unreserve",
     "view",
     "save",
     "theme",
@@ -64,9 +66,9 @@ def completions(app: FlagplotApp) -> list[str]:
     words = [entry.name for entry in app.views] + list(NAMES)
     words += [f"theme {name}" for name in sorted(app.available_themes)]
     words += [f"{more.name} {word}" for more in MORE.values() for word in more.words(app)]
-    for verb in ("node", "drain", "resume", "reboot"):
+    for verb in ("node", "drain", "resume", "reboot", "reserve"):
         words += [f"{verb} {name}" for name in sorted(app.mirror.nodes)[:2_000]]
-    return words
+    return words + [f"unreserve {name}" for name in sorted(app.mirror.reservations)]
 
 
 def run_line(app: FlagplotApp, line: str) -> None:
@@ -105,6 +107,10 @@ def _run(app: FlagplotApp, name: str, rest: list[str]) -> None:
         open_drain(app, _nodes(app, _one(rest, ":drain gpu[01-03] reason")), " ".join(rest[1:]))
     elif name == "reboot":
         open_drain(app, _nodes(app, _one(rest, ":reboot gpu[01-03] reason")), " ".join(rest[1:]), reboot=True)
+    elif name == "reserve":
+        open_reserve(app, _nodes(app, rest[0]) if rest else [])
+    elif name == "unreserve":
+        end_reservation(app, _one(rest, ":unreserve NAME"))
     elif name == "resume":
         resume_nodes(app, _nodes(app, _one(rest, ":resume gpu[01-03]")))
     elif name in ("view", "save"):
@@ -224,7 +230,7 @@ def open_edit(app: FlagplotApp, targets: list[str]) -> None:
     jobs = [found for target in targets if (found := find_job(app.mirror, target)) is not None]
     for job in jobs:
         refusal = app.why_not("change", job.user)
-        if not refusal and job.status.state.ended:
+        if not refusal and all(one.status.state.ended for one in jobs):
             refusal = f"It ended ({job.status.state}); only pending and running jobs can be changed."
         if refusal:
             app.failure(f"Cannot edit {job.display_id}", [refusal])
@@ -241,6 +247,37 @@ def open_drain(app: FlagplotApp, names: list[str], reason: str = "", reboot: boo
         app.failure("Not allowed", [refusal])
         return
     app.push_screen(DrainDialog(names, reason, reboot))
+
+
+def open_reserve(app: FlagplotApp, names: list[str]) -> None:
+    """Open the form of a reservation on these nodes."""
+    from flagplot.tui.screens.reserve import ReserveDialog
+
+    if refusal := app.why_not("reserve"):
+        app.failure("Not allowed", [refusal])
+        return
+    app.push_screen(ReserveDialog(names))
+
+
+def end_reservation(app: FlagplotApp, name: str) -> None:
+    """Take a reservation away, after asking."""
+    from flagplot.tui.screens.confirm import ConfirmDialog
+    from flagplot.view.reservations import lines_of
+
+    if refusal := app.why_not("reserve"):
+        app.failure("Not allowed", [refusal])
+        return
+    if (one := app.mirror.reservations.get(name)) is None:
+        raise Refused("not_found", f"There is no reservation {name}", "the timeline shows them")
+
+    def go(yes: bool | None) -> None:
+        if yes:
+            request = ChangePolicy("remove", "reservation", (name,))
+            call = app.calls.change_policy(request)
+            app.perform(f"flagplot reservation remove {name}", call, success=f"Reservation {name} is gone")
+
+    lines = lines_of(app.mirror, one, app.now())
+    app.push_screen(ConfirmDialog(f"Remove reservation {name}?", lines, yes="Yes, remove", destructive=True), go)
 
 
 def resume_nodes(app: FlagplotApp, names: list[str]) -> None:
@@ -288,7 +325,7 @@ def palette(app: FlagplotApp) -> Iterable[SystemCommand]:
         )
     if app.can("submit"):
         yield SystemCommand("Submit a job", ":submit", partial(open_submit, app))
-    for name in ("job", "resubmit", "cancel", "drain", "resume", "reboot"):
+    for name in ("job", "resubmit", "cancel", "drain", "resume", "reboot", "reserve", "unreserve"):
         if name == "job" or not app.read_only:
             yield SystemCommand(f"{name.capitalize()} …", f":{name}", partial(app.action_command, f"{name} "))
     for theme in sorted(app.available_themes):

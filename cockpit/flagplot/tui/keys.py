@@ -15,5 +15,11 @@ JOB_ACTIONS: list[BindingType] = [
 ]
 """Cancelling and requeuing are on keys that no finger hits by mistake, and ask first."""
 
+FIELD_KEYS: list[BindingType] = [
+    Binding("tab", "app.focus_next", "Next field", show=False, priority=True),
+    Binding("shift+tab", "app.focus_previous", "Previous field", show=False, priority=True),
+]
+"""In forms: they act before the next key is read, so that fast typing lands in the next field over a slow line too."""
+
 CHANGES = frozenset({"submit", "resubmit", "edit", "hold", "release", "cancel", "requeue"})
 """The actions above, all unbound in read-only mode."""

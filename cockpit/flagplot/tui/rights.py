@@ -14,14 +14,14 @@ def role_word(welcome: Welcome | None) -> str:
 def why_not(welcome: Welcome | None, right: str, owner: str = "") -> str:
     """A sentence why not, empty when allowed.
 
-    Rights: `submit`; `change` (cancel, hold, edit a job of `owner`); `drain`, `resume`, `reboot` (nodes).
+    Rights: `submit`; `change` (cancel, hold, edit a job of `owner`); `drain`, `resume`, `reboot`, `reserve` (nodes).
     """
     if welcome is None:
         return "The controller has not answered yet."
     role = role_word(welcome)
     if role in ("admin", "operator") or right == "submit":
         return ""
-    if right in ("drain", "resume", "reboot"):
+    if right in ("drain", "resume", "reboot", "reserve"):
         return f"Only operators and admins may {right} nodes; {welcome.user} is {role}."
     if owner and owner != welcome.user:
         return f"This job is {owner}'s; only they, operators and admins may change it."

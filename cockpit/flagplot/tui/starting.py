@@ -33,10 +33,10 @@ async def _resubmit(app: FlagplotApp, job: Job, target: str, then: Callable[[dic
         app.failure(f"Cannot resubmit {target}: {refused.message}", [refused.hint])
         return
     where = building.default_work_dir(app.user, app.confined)
-    draft, left = building.resubmission(job, script, where, app.now())
+    draft, notes = building.resubmission(job, script, where, app.now())
     then(draft)
-    if left:
-        app.say(f"No longer so for job {target}, take it out of the script: {' '.join(left)}")
+    for note in notes:
+        app.say(f"Job {target}: {note}")
 
 
 def ask_to_replace(app: FlagplotApp, go: Callable[[], None]) -> None:

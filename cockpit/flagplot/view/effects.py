@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from flagplot.language import tr
 from flagplot.view.queue import job_target
@@ -35,6 +35,11 @@ def effect(verb: str, job: Job) -> str:
 
 def lines(verb: str, targets: Mapping[str, Job | None]) -> list[str]:
     """Targets as a question lists them, in columns: id, name, owner, state, what will happen; unknown ones by id."""
+    return in_columns(targets, lambda job: effect(verb, job))
+
+
+def in_columns(targets: Mapping[str, Job | None], what: Callable[[Job], str]) -> list[str]:
+    """The same with `what` happens in words."""
     rows = {
         target: (job_target(job), clean(job.spec.name), clean(job.user), state_look(job).word)
         for target, job in targets.items()
@@ -43,6 +48,6 @@ def lines(verb: str, targets: Mapping[str, Job | None]) -> list[str]:
     longest = [max(map(width, column)) for column in zip(*rows.values(), strict=True)]
     widths = [*longest[:1], *map(min, longest[1:], MOST)]
     return [
-        "  ".join([*map(fit, rows[target], widths), f"→ {effect(verb, job)}"]) if job is not None else target
+        "  ".join([*map(fit, rows[target], widths), f"→ {what(job)}"]) if job is not None else target
         for target, job in targets.items()
     ]

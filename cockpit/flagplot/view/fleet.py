@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from flagplot.client.mirror import Mirror
+from flagplot.view.bookings import by_node, holder, next_change
 from flagplot_wire.errors import Refused
 from flagplot_wire.hostlist import natural_key
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.indices import expand_indices
 from flagplot_wire.job import Job, State
 from flagplot_wire.node import Gpu, Node, NodeState, node_state
+from flagplot_wire.policy import Reservation
 from flagplot_wire.telemetry import GpuProcess, GpuSample, NodeSample
 from flagplot_wire.text import clean
 
@@ -33,6 +35,8 @@ class NodeLook:
 LOOKS: dict[str, NodeLook] = {
     "IDLE": NodeLook("○", "idle", "state-idle", "idle"),
     "PLANNED": NodeLook("◇", "planned", "state-planned", "plan"),
+    "RESERVED": NodeLook("◈", "reserved", "state-planned", "resv"),
+    "MAINT": NodeLook("▣", "maintenance", "state-drained", "maint"),
     "MIXED": NodeLook("◑", "mixed", "state-mixed", "mix"),
     "ALLOCATED": NodeLook("●", "allocated", "state-allocated", "alloc"),
     "COMPLETING": NodeLook("◌", "completing", "state-completing", "comp"),
@@ -41,7 +45,8 @@ LOOKS: dict[str, NodeLook] = {
     "DOWN": NodeLook("✗", "down", "state-down", "down"),
     "UNKNOWN": NodeLook("?", "unknown", "state-unknown", "unk"),
 }
-"""In the order of the legend. PLANNED is an idle node that a planned start waits for."""
+"""In the order of the legend. PLANNED is an idle node that a planned start waits for; RESERVED and MAINT are idle nodes
+that a reservation holds now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +110,10 @@ class NodeFact:
     """GPUs held, shares as fractions."""
     gpus_free: int
     """Whole GPUs that a job could have now; 0 on a node that takes no jobs."""
+    reserved: tuple[Reservation, ...] = ()
+    """Its reservations, by their start."""
+    held_for: Reservation | None = None
+    """The one that holds the whole node now."""
 
     @property
     def name(self) -> str:
@@ -157,6 +166,10 @@ def count_cpus(cpu_ids: str) -> int | None:
         return None
 
 
+Booking = tuple[tuple[Reservation, ...], Reservation | None]
+"""A node's reservations, and the one that holds the whole node now."""
+
+
 @dataclass(slots=True)
 class Fleet:
     """Facts of all nodes, made anew only for nodes whose parts changed."""
@@ -166,17 +179,22 @@ class Fleet:
     """Node names in natural order."""
     shape: int = 0
     """Grows when nodes come or go or their hardware changes: then a map must be laid out anew."""
+    changes: int = 0
+    """Grows with every update that found something."""
     _ids: dict[str, int] = field(default_factory=dict)
     _names: list[str] = field(default_factory=list)
     _version: tuple[int, int] = (-1, -1)
     _planned: frozenset[str] = frozenset()
     _seen: int = -1
     _plans: int = -1
+    _reservations: tuple[Reservation, ...] = ()
+    _booked: dict[str, Booking] = field(default_factory=dict)
+    _until: int = 0
 
-    def update(self, mirror: Mirror) -> bool:
-        """Take the mirror's state; False when nothing moved since the last time."""
+    def update(self, mirror: Mirror, now: int = 0) -> bool:
+        """Take the mirror's state at `now` (epoch seconds); False when nothing moved since the last time."""
         seen = (id(mirror), mirror.version)
-        if seen == self._version:
+        if seen == self._version and now < self._until:
             return False
         touched = mirror.touched_nodes.since(self._seen) if seen[0] == self._version[0] else None
         self._version, self._seen = seen, mirror.touched_nodes.end
@@ -186,29 +204,43 @@ class Fleet:
             planned = frozenset(name for one in mirror.forecasts.values() if one.start for name in one.nodes)
         before, after = self.facts, dict(self.facts) if touched is None else self.facts
         names = dict.fromkeys([*mirror.nodes, *before] if touched is None else touched | (planned ^ self._planned))
+        booked = self._bookings(mirror, now)
+        names |= dict.fromkeys(
+            name for name in booked.keys() | self._booked.keys() if booked.get(name) != self._booked.get(name)
+        )
         joined = reshaped = False
         for name in names:
             old, node = before.get(name), mirror.nodes.get(name)
             if node is None:
                 joined |= after.pop(name, None) is not None
                 continue
-            after[name] = fact = self._fact(mirror, node, old, name in planned)
+            after[name] = fact = self._fact(mirror, node, old, name in planned, booked.get(name, ((), None)))
             joined |= old is None
             reshaped |= old is None or old.node.inventory is not fact.node.inventory
-        self.facts, self._planned = after, planned
+        self.facts, self._planned, self._booked = after, planned, booked
+        self.changes += 1
         if joined:
             self.order = sorted(self.facts, key=natural_key)
         self.shape += joined or reshaped
         return True
 
-    def _fact(self, mirror: Mirror, node: Node, old: NodeFact | None, planned: bool) -> NodeFact:
+    def _bookings(self, mirror: Mirror, now: int) -> dict[str, Booking]:
+        """Node → its reservations and the one that holds it now; made anew when one changes, begins or ends."""
+        there = tuple(mirror.reservations.values())
+        if there == self._reservations and now < self._until:
+            return self._booked
+        self._reservations, self._until = there, next_change(mirror, now)
+        return {name: (some, holder(some, now)) for name, some in by_node(mirror).items()}
+
+    def _fact(self, mirror: Mirror, node: Node, old: NodeFact | None, planned: bool, booking: Booking) -> NodeFact:
         name = node.name
         jobs = tuple(mirror.jobs[number] for number in sorted(mirror.held.get(name, ())) if number in mirror.jobs)
         sample = mirror.samples.get(name)
         same_plan = planned == (name in self._planned)
-        if old is not None and old.node is node and old.sample is sample and same_plan and _same(old.jobs, jobs):
-            return old
-        return fact_of(node, jobs, sample, planned)
+        if old is not None and old.node is node and old.sample is sample and same_plan:
+            same = _same(old.jobs, jobs) and booking == (old.reserved, old.held_for)
+            return old if same else fact_of(node, jobs, sample, planned, booking)
+        return fact_of(node, jobs, sample, planned, booking)
 
     def key(self, name: str) -> int:
         """A number that stands for a node's name as long as this object lives."""
@@ -233,7 +265,13 @@ def _same(before: tuple[Job, ...], now: tuple[Job, ...]) -> bool:
     return len(before) == len(now) and all(one is other for one, other in zip(before, now, strict=True))
 
 
-def fact_of(node: Node, jobs: tuple[Job, ...], sample: NodeSample | None, planned: bool = False) -> NodeFact:
+def fact_of(
+    node: Node,
+    jobs: tuple[Job, ...],
+    sample: NodeSample | None,
+    planned: bool = False,
+    booking: Booking = ((), None),
+) -> NodeFact:
     """The facts of one node from its parts."""
     shares: dict[int, list[Share]] = {}
     cpus_used = memory_used = completing = 0
@@ -264,7 +302,11 @@ def fact_of(node: Node, jobs: tuple[Job, ...], sample: NodeSample | None, planne
         jobs=len(jobs),
         completing=completing,
     )
-    look = "PLANNED" if planned and state == NodeState.IDLE else state.value
+    look = state.value
+    if state == NodeState.IDLE and booking[1] is not None:
+        look = "MAINT" if booking[1].maintenance else "RESERVED"
+    elif state == NodeState.IDLE and planned:
+        look = "PLANNED"
     return NodeFact(
         node,
         look,
@@ -277,6 +319,7 @@ def fact_of(node: Node, jobs: tuple[Job, ...], sample: NodeSample | None, planne
         sample,
         sum(min(1.0, fact.used / fact.gpu.shards) for fact in gpus),
         sum(fact.free == fact.gpu.shards for fact in gpus) if serving(node) else 0,
+        *booking,
     )
 
 

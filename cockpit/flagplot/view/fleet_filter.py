@@ -24,6 +24,8 @@ _FIELDS = {
     "p": "part",
     "switch": "switch",
     "rack": "rack",
+    "resv": "resv",
+    "reservation": "resv",
     "type": "type",
     "gpu": "type",
     "node": "node",
@@ -92,6 +94,8 @@ def _field(mirror: Mirror, field: str, low: str) -> Test:
             return lambda fact: any(name.lower().startswith(low) for name in partitions_of(mirror, fact.node.name))
         case "switch" | "rack":
             return lambda fact: place_of(mirror, fact, field).lower().startswith(low)
+        case "resv":
+            return lambda fact: any(one.name.lower().startswith(low) for one in fact.reserved)
         case "type":
             return lambda fact: any(gpu.gpu.type.lower().startswith(low) for gpu in fact.gpus)
         case "feature":

@@ -15,8 +15,9 @@ from flagplot.view.bars import (
     level,
     memory_words,
 )
+from flagplot.view.bookings import when_words
 from flagplot.view.fleet import LOOKS, Fleet, NodeFact
-from flagplot_wire.text import counted, fit, width
+from flagplot_wire.text import clean, counted, fit, width
 
 ZOOMS = ("dot", "small", "large")
 FILLS = ("GPUs", "CPUs", "memory")
@@ -181,6 +182,13 @@ def cell(fact: NodeFact, size: CellSize, line: int) -> list[Piece]:
     return []
 
 
+def reserved_sign(fact: NodeFact) -> Piece:
+    """What stands behind a cell's first line: a reservation that holds the node now, or (dimmed) one to come."""
+    if fact.held_for is not None:
+        return ("▣", "state-drained") if fact.held_for.maintenance else ("◈", "state-planned")
+    return ("◈", "dim") if fact.reserved else (" ", "plain")
+
+
 def _meter(label: str, used: int, total: int | None, words: str, room: int) -> list[Piece]:
     if total is None:
         return [(f"{label} ", "dim"), ("?", "dim")]
@@ -235,8 +243,8 @@ def legend(counts: dict[str, int], room: int, size: CellSize | None = None) -> l
     return pieces
 
 
-def summary(fact: NodeFact) -> list[Piece]:
-    """The node under the cursor in one line."""
+def summary(fact: NodeFact, now: int = 0) -> list[Piece]:
+    """The node under the cursor in one line, with the reservation that holds it or comes next."""
     look = fact.appearance
     pieces: list[Piece] = [(f"{fact.name} ", "bold"), (f"{look.glyph} {look.word}", look.role)]
     if fact.known:
@@ -245,4 +253,6 @@ def summary(fact: NodeFact) -> list[Piece]:
         pieces.append((f"  GPUs {gpus_words(fact)}{kind}  jobs {len(fact.jobs)}", "plain"))
     if fact.reason:
         pieces.append((f"  {fact.reason}", "warning"))
+    if one := fact.held_for or next((one for one in fact.reserved if when_words(one, now) != "over"), None):
+        pieces.append((f"  ◈ {clean(one.name)} {when_words(one, now)}", "state-planned"))
     return pieces

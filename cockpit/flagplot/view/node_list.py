@@ -15,6 +15,7 @@ from flagplot.view.bars import (
     load_words,
     memory_words,
 )
+from flagplot.view.bookings import when_words
 from flagplot.view.choice import Choice
 from flagplot.view.fleet import LOOKS, Fleet, NodeFact, partitions_of
 from flagplot.view.fleet_filter import node_filter
@@ -178,6 +179,9 @@ def _standing(mirror: Mirror, fact: NodeFact, now: int) -> list[Row]:
         rows.append(("agent", ((f"{word} {moment(node.since, now)}", role), (agent, "dim"))))
     if not node.responding and node.down_reason:
         rows.append(("why down", ((clean(node.down_reason), "bad"),)))
+    for one in fact.reserved:
+        if (when := when_words(one, now)) != "over":
+            rows.append(("reserved", ((f"{clean(one.name)}  {when}", "state-planned"),)))
     rows.append(("partitions", ((clean(", ".join(partitions_of(mirror, node.name))) or "-", "plain"),)))
     return rows
 
@@ -231,10 +235,13 @@ def _job_cell(job: Job, fact: NodeFact, key: str, now: int) -> Piece:
 def affected(mirror: Mirror, names: list[str], now: int) -> list[str]:
     """The jobs on some nodes as lines: id, owner, name, where, until when; the longest last."""
     numbers = sorted({number for name in names for number in mirror.held.get(name, ())})
-    jobs = [mirror.jobs[number] for number in numbers if number in mirror.jobs]
-    jobs.sort(key=lambda job: (job.time_limit_s == NO_LIMIT, job.limit_ends, job.number))
+    return affected_by([mirror.jobs[number] for number in numbers if number in mirror.jobs], now)
+
+
+def affected_by(jobs: list[Job], now: int) -> list[str]:
+    """These jobs as such lines."""
     lines = []
-    for job in jobs:
+    for job in sorted(jobs, key=lambda job: (job.time_limit_s == NO_LIMIT, job.limit_ends, job.number)):
         where = clean(compress_hosts(job.status.allocation.names)) if job.status.allocation else "-"
         lines.append(
             f"  {job.display_id:<8} {fit(clean(job.user), 10)} {fit(clean(job.spec.name), 18)} "

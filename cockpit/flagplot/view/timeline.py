@@ -8,17 +8,21 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from flagplot.client.mirror import Mirror
 from flagplot.language import tr
 from flagplot.view.bars import Piece, level
+from flagplot.view.bookings import occurrences, when_words, whom_words
 from flagplot.view.fleet import Fleet, NodeFact
 from flagplot.view.fleet_filter import node_filter
 from flagplot.view.words import moment, short_span
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import NO_LIMIT, Job, State
+from flagplot_wire.policy import Reservation
 from flagplot_wire.text import clean, width
 
 SCALES = (10, 30, 60, 120, 300, 600, 1_200, 1_800, 3_600, 7_200, 14_400, 43_200)
 """Seconds per cell, from near to far."""
 DEFAULT_SCALE = 6
 JOB_BITS = 40
+RESERVED = 1 << 39
+"""Row keys from here on, within a node's, are those of its reservations."""
 FAR = 1 << 50
 
 
@@ -82,8 +86,13 @@ def key_of(node_key: int, number: int = 0) -> int:
     return node_key << JOB_BITS | number
 
 
-def rows(mirror: Mirror, fleet: Fleet, text: str, folded: bool) -> list[int]:
-    """Row keys in order: each node, below it its jobs unless `folded`."""
+def rows(mirror: Mirror, fleet: Fleet, text: str, folded: bool, ids: dict[str, int]) -> list[int]:
+    """Row keys in order: each node, below it its reservations and jobs unless `folded`.
+
+    `ids` numbers the reservations by name; new ones get the next number.
+    """
+    for name in sorted(mirror.reservations):
+        ids.setdefault(name, len(ids))
     test = node_filter(mirror, text)
     planned = {} if folded else planned_by_node(mirror)
     found: list[int] = []
@@ -94,6 +103,7 @@ def rows(mirror: Mirror, fleet: Fleet, text: str, folded: bool) -> list[int]:
         node_key = fleet.key(name)
         found.append(key_of(node_key))
         if not folded:
+            found += [key_of(node_key, RESERVED + ids[one.name]) for one in fact.reserved]
             found += [key_of(node_key, bar.job.number) for bar in bars_of(mirror, fact, planned)]
     return found
 
@@ -144,7 +154,51 @@ def node_strip(mirror: Mirror, fact: NodeFact, view: Window, now: int) -> list[P
     for cell in range(view.cells):
         used += change.get(cell, 0)
         text.append(" " if cell < view.cell(now) else level(used / total) if used > 0.001 else "·")
-    return [("".join(text), "faint")]
+    return _with_reserved(text, fact, view, now)
+
+
+def _with_reserved(text: list[str], fact: NodeFact, view: Window, now: int) -> list[Piece]:
+    """The strip with the times in which the whole node is reserved: where nothing is held, and in another colour."""
+    marked = [False] * view.cells
+    for one in fact.reserved:
+        if one.cores is None and one.gpus is None:
+            for first, last in spans_of(one, view):
+                for cell in range(max(first, view.cell(now), 0), last + 1):
+                    marked[cell] = True
+                    text[cell] = "═" if text[cell] == "·" else text[cell]
+    pieces: list[Piece] = []
+    for letter, reserved in zip(text, marked, strict=True):
+        role = "state-planned" if reserved else "faint"
+        if pieces and pieces[-1][1] == role:
+            pieces[-1] = (pieces[-1][0] + letter, role)
+        else:
+            pieces.append((letter, role))
+    return pieces
+
+
+def spans_of(one: Reservation, view: Window) -> list[tuple[int, int]]:
+    """The (first, last) cells of the window that it covers."""
+    end = view.start + view.step * view.cells
+    times = occurrences(one, view.start, end)
+    return [(max(0, view.cell(at)), min(view.cells - 1, view.cell(until - 1))) for at, until in times]
+
+
+def reservation_strip(one: Reservation, view: Window, now: int) -> list[Piece]:
+    """Its times; where none is in the window, when the next one is."""
+    here = view.cell(now)
+    text = ["│" if cell == here else " " for cell in range(view.cells)]
+    spans = spans_of(one, view)
+    for first, last in spans:
+        text[first : last + 1] = "═" * (last + 1 - first)
+    if not spans and one.start > now:
+        words = f"{when_words(one, now)} →"
+        _write(text, view.cells - len(words), words)
+    return _runs(text, "warning" if one.maintenance else "state-planned")
+
+
+def reservation_label(one: Reservation) -> list[Piece]:
+    """Its name in the left column, and whose it is."""
+    return [(f"  ◈ {clean(one.name)} ", "plain"), (whom_words(one), "dim")]
 
 
 def _held(job: Job, fact: NodeFact) -> float:

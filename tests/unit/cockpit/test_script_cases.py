@@ -215,6 +215,7 @@ DRAFTS: dict[str, dict[str, str]] = {
     "-A physics -q long --reservation=course -L matlab:2": {
         "account": "physics", "qos": "long", "reservation": "course", "licenses": "matlab:2",
     },
+    "-C nvlink --nice=10 --exclusive": {"more": "--constraint='nvlink' --nice=10 --exclusive"},
 }  # fmt: skip
 
 

@@ -493,5 +493,34 @@ async def test_several_at_once_share_the_time_limit() -> None:
         await until(pilot, lambda: isinstance(app.screen, EditScreen))
         app.screen.query_one("#edit-time_limit", Input).value = "30"
         await pilot.press("f2")
+        await until(pilot, lambda: isinstance(app.screen, ConfirmDialog))
+        assert not channel.asked and app.screen.query_one("#no").has_focus
+        shown = "\n".join(line.text for line in app.screen._compositor.render_strips())
+        assert f"Change {len(sample.HOSTILE)} jobs?" in shown and "→ time limit 1-00:00:00 → 30:00" in shown
+        await pilot.press("y")
         await until(pilot, lambda: channel.asked)
         assert channel.asked[0].time_limit == "30" and len(channel.asked[0].jobs) == len(sample.HOSTILE)
+        await until(pilot, lambda: len(app.screen_stack) == 1)
+
+
+async def test_a_bulk_edit_is_sent_to_those_it_changes() -> None:
+    app, channel = make()
+    async with app.run_test(size=(100, 30)) as pilot:
+        await until(pilot, lambda: app.active_view is not None)
+        await pilot.press("slash", *"user:bob", "enter", "ctrl+a", "e")
+        await until(pilot, lambda: isinstance(app.screen, EditScreen))
+        for name in ("nice", "priority"):
+            assert not app.screen.query_one(f"#edit-{name}", Input).disabled
+        app.screen.query_one("#edit-partition", Input).value = "debug"
+        await pilot.press("f2")
+        await until(pilot, lambda: isinstance(app.screen, ConfirmDialog))
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, EditScreen))
+        assert not channel.asked
+        await pilot.press("f2")
+        await until(pilot, lambda: isinstance(app.screen, ConfirmDialog))
+        await pilot.press("y")
+        await until(pilot, lambda: channel.asked)
+        pending = [job for job in app.mirror.jobs.values() if job.user == "bob" and job.status.state == "PENDING"]
+        assert pending and channel.asked[0].jobs == tuple(str(job.number) for job in pending)
+        assert app.command_log[-1][1] == f"flagplot update {' '.join(channel.asked[0].jobs)} --partition=debug"

@@ -21,6 +21,7 @@ from flagplot.tui.screens.gpus import GpusView
 from flagplot.tui.screens.job import JobView
 from flagplot.tui.screens.node import NodeView
 from flagplot.tui.screens.nodes import NodesView
+from flagplot.tui.screens.reserve import ReserveDialog
 from flagplot.tui.screens.timeline import TimelineView
 from flagplot.tui.widgets.topline import TopLine
 from flagplot_wire import requests
@@ -400,3 +401,38 @@ async def test_rebooting_is_unbound_read_only_and_refused_to_users() -> None:
         await pilot.press(*":reboot gpu01 why", "enter")
         await until(pilot, lambda: isinstance(app.screen, Popup))
         assert "Only operators and admins may reboot nodes" in screen_text(app)
+
+
+async def test_marked_nodes_are_reserved_by_the_request_of_the_command_line() -> None:
+    app, channel = make()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await view(app, pilot, "2", NodesView)
+        await pilot.press("space", "space", "a")
+        await until(pilot, lambda: isinstance(app.screen, ReserveDialog))
+        assert app.screen.query_one("#reserve-nodes", Input).value == "gpu[01-02]"
+        await pilot.press(*"night", "enter", "enter", *"2:00:00", "f2")
+        await pilot.pause()
+        assert "For whom?" in screen_text(app) and channel.asked == []  # type: ignore[attr-defined]
+        await pilot.press("enter", *"ann")
+        await until(pilot, lambda: "1 job may run into it" in screen_text(app))
+        await pilot.press("f2")
+        await until(pilot, lambda: not isinstance(app.screen, ReserveDialog))
+        asked = next(one for one in channel.asked if isinstance(one, requests.ChangePolicy))  # type: ignore[attr-defined]
+        assert (asked.verb, asked.kind, asked.names) == ("add", "reservation", ("night",))
+        assert asked.values["nodes"] == "gpu[01-02]" and asked.values["users"] == "ann"
+        assert app.command_log[-1][1].startswith("flagplot reservation add night ")
+
+
+async def test_a_reservation_is_shown_and_taken_away() -> None:
+    app, channel = make()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await view(app, pilot, "4", TimelineView)
+        await pilot.press("slash", *"gpu05", "enter", "down", "enter")
+        await until(pilot, lambda: isinstance(app.screen, Popup))
+        assert "Reservation ml-course" in screen_text(app) and "erin" in screen_text(app)
+        await pilot.press("escape", *":unreserve ml-course", "enter")
+        await until(pilot, lambda: isinstance(app.screen, ConfirmDialog))
+        await pilot.press("y")
+        await until(pilot, lambda: any(isinstance(one, requests.ChangePolicy) for one in channel.asked))  # type: ignore[attr-defined]
+        await pilot.press(*":unreserve nothing", "enter")
+        await until(pilot, lambda: isinstance(app.screen, Popup))

@@ -249,6 +249,12 @@ async def test_resubmit_with_changes() -> None:
         await until(pilot, lambda: isinstance(app.screen, Popup))
 
 
+async def test_what_came_from_elsewhere_steers_no_terminal() -> None:
+    draft = building.harmless({"script": "#!/bin/sh\n\tcat <<-E\x1b[2J\n", "name": "a\u202eb"})
+    assert draft == {"script": "#!/bin/sh\n\tcat <<-E\u241b[2J\n", "name": "a\ufffdb"}
+    assert building.replaced({"script": "#!/bin/sh\n\tok\n"}) == [] and building.replaced({"script": "\x1b"})
+
+
 async def test_a_wrapped_command_is_resubmitted_as_a_command() -> None:
     job = sample.sample_mirror().jobs[JobNumber(45)]
     draft, left = building.resubmission(job, replies.Script(job.number, wrap_script("a\nb")), "/home/alice", sample.NOW)

@@ -101,10 +101,10 @@ def test_orders(mirror: Mirror, fleet: Fleet) -> None:
 
 
 def test_timeline_rows_and_bars(mirror: Mirror, fleet: Fleet) -> None:
-    keys = timeline.rows(mirror, fleet, "gpu04", False)
+    keys = timeline.rows(mirror, fleet, "gpu04", False, {})
     numbers = [key & ((1 << timeline.JOB_BITS) - 1) for key in keys]
     assert numbers == [0, 43, 44, 45, 61]
-    assert len(timeline.rows(mirror, fleet, "", True)) == 12
+    assert len(timeline.rows(mirror, fleet, "", True, {})) == 12
     view = timeline.window(sample.NOW, timeline.DEFAULT_SCALE, 0, 60)
     bars = {
         int(bar.job.number): bar

@@ -11,6 +11,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
+from flagplot.tui.keys import FIELD_KEYS
 from flagplot.tui.undo import of_drain
 from flagplot.view.drains import Watched
 from flagplot.view.node_list import affected
@@ -46,6 +47,7 @@ class DrainDialog(ModalScreen[None]):
     DrainDialog Button { margin-left: 2; min-width: 12; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
+        *FIELD_KEYS,
         Binding("escape", "dismiss", "Close"),
         Binding("ctrl+s", "drain", "Drain"),
     ]

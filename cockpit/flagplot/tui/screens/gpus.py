@@ -79,7 +79,7 @@ class GpusView(SortedView[GpuSpec]):
     def show(self, mirror: Mirror, now: int) -> None:
         """Select anew when something moved; redraw what changed on screen."""
         fleet = self.cockpit.fleet
-        fleet.update(mirror)
+        fleet.update(mirror, now)
         width = self.size.width
         if (mirror.version, self.spec, width) == self._shown or not width:
             return

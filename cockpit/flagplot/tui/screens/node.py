@@ -45,7 +45,7 @@ class NodeView(MainView):
     NodeView #node-gpus { height: 9; margin-bottom: 1; }
     NodeView #node-jobs { height: 1fr; }
     """
-    CHANGES = frozenset({"drain", "resume", "reboot"})
+    CHANGES = frozenset({"drain", "resume", "reboot", "reserve"})
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Open job", tooltip="The job under the cursor"),
         Binding("D,ctrl+d", "drain", "Drain", tooltip="Drain: no new jobs, after asking for the reason"),
@@ -53,6 +53,7 @@ class NodeView(MainView):
         Binding(
             "w", "wiring", "Wiring", tooltip="Sockets, cores and GPUs as they are wired, and whose jobs are on each"
         ),
+        Binding("a", "reserve", "Reserve", show=False, tooltip="Reserve the nodes: for whom, from when, how long"),
         Binding("R", "reboot", "Reboot", show=False, tooltip="Drain, reboot when no job is left, and back; asks first"),
         Binding("tab", "app.focus_next", "Next pane"),
         Binding("escape", "app.back", "Back"),
@@ -99,13 +100,13 @@ class NodeView(MainView):
     def show(self, mirror: Mirror, now: int) -> None:
         """Bring the page up to date; a node that was removed stays as it was last."""
         fleet = self.cockpit.fleet
-        fleet.update(mirror)
+        fleet.update(mirror, now)
         fact = self._last = fleet.facts.get(self.node_name, self._last)
         if fact is None or not self.size.width:
             return
         self.set_class(self.size.width >= WIDE, "-wide")
         gone = [] if self.node_name in fleet.facts else [("  removed from the cluster", "bad")]
-        self.query_one("#node-head", PieceLine).show_pieces([*summary(fact), *gone])
+        self.query_one("#node-head", PieceLine).show_pieces([*summary(fact, now)[:2], *gone, *summary(fact, now)[2:]])
         if self.has_class("-wired"):
             lines = draw(fact, self.size.width - 3, now)
             self.query_one("#node-wiring", PiecePane).show_rows([("", line) for line in lines])
@@ -204,6 +205,10 @@ class NodeView(MainView):
     def action_reboot(self) -> None:
         """Ask for the reason, then drain and reboot."""
         commands.open_drain(self.cockpit, [self.node_name], reboot=True)
+
+    def action_reserve(self) -> None:
+        """The form of a reservation."""
+        commands.open_reserve(self.cockpit, [self.node_name])
 
     def action_resume(self) -> None:
         """Give it back, after asking."""

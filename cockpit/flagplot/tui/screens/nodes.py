@@ -34,7 +34,7 @@ class NodesView(SortedView[NodeSpec]):
     NodesView #node-legend { background: $surface; }
     """
     title = "Nodes"
-    CHANGES = frozenset({"drain", "resume", "reboot"})
+    CHANGES = frozenset({"drain", "resume", "reboot", "reserve"})
     NO_MATCH = "No node matches the filter"
     NOTHING = (
         "There are no nodes yet",
@@ -45,6 +45,7 @@ class NodesView(SortedView[NodeSpec]):
         Binding("enter", "open", "Open", tooltip="The node's page"),
         Binding("D,ctrl+d", "drain", "Drain", tooltip="Drain: no new jobs, after asking for the reason"),
         Binding("u", "resume", "Resume", tooltip="Give drained nodes back to jobs, after asking"),
+        Binding("a", "reserve", "Reserve", show=False, tooltip="Reserve the nodes: for whom, from when, how long"),
         Binding("R", "reboot", "Reboot", show=False, tooltip="Drain, reboot when no job is left, and back; asks first"),
         Binding(
             "slash",
@@ -130,9 +131,9 @@ class NodesView(SortedView[NodeSpec]):
     def show(self, mirror: Mirror, now: int) -> None:
         """Lay out anew when something moved; redraw what changed on screen."""
         fleet = self.cockpit.fleet
-        fleet.update(mirror)
+        fleet.update(mirror, now)
         body = self.query_one(ContentSwitcher).size
-        wanted = (mirror.version, self.spec, self.zoom, self.as_table, body)
+        wanted = (mirror.version, fleet.changes, self.spec, self.zoom, self.as_table, body)
         if wanted != self._shown and body.width:
             self._shown = wanted
             self._names = select(mirror, fleet, self.spec)
@@ -183,7 +184,7 @@ class NodesView(SortedView[NodeSpec]):
         drains = self.query_one("#node-drains", PieceLine)
         drains.display = bool(on_the_way)
         drains.show_pieces(on_the_way)
-        self.query_one("#node-summary", PieceLine).show_pieces(summary(fact) if fact else ())
+        self.query_one("#node-summary", PieceLine).show_pieces(summary(fact, self.cockpit.now()) if fact else ())
         shown = [name for name in self._names if name in fleet.facts]
         size = None if self.as_table else self.map.layout_map.size
         self.query_one("#node-legend", PieceLine).show_pieces(legend(fleet.counts(shown), room, size))
@@ -271,6 +272,10 @@ class NodesView(SortedView[NodeSpec]):
     def action_reboot(self) -> None:
         """Ask for the reason, then drain and reboot."""
         commands.open_drain(self.cockpit, self.chosen(), reboot=True)
+
+    def action_reserve(self) -> None:
+        """The form of a reservation."""
+        commands.open_reserve(self.cockpit, self.chosen())
 
     def action_resume(self) -> None:
         """Give nodes back, after asking."""

@@ -19,6 +19,7 @@ from textual.widgets import Button, Input, Select, Static, TextArea
 
 from flagplot.language import tr
 from flagplot.tui import building, starting
+from flagplot.tui.keys import FIELD_KEYS
 from flagplot.tui.widgets.path_input import PathSuggester
 from flagplot.tui.widgets.pieces import text_of
 from flagplot.view.draft import FIELDS, difference_lines, fields_named, source_of
@@ -71,12 +72,14 @@ class SubmitScreen(ModalScreen[None]):
     """
     AUTO_FOCUS = ""
     BINDINGS: ClassVar[list[BindingType]] = [
+        *FIELD_KEYS,
         Binding("escape", "leave", "Close, keep the draft", priority=True),
         Binding("f2,ctrl+s,f5,ctrl+enter", "submit", "Submit", priority=True),
         Binding("f3", "pick", "Pick a script file", priority=True),
         Binding("f4", "start_from", "Start from a template or a job", priority=True),
         Binding("f6", "save_template", "Save as my template", priority=True),
         Binding("f8", "clear", "Empty the form"),
+        Binding("enter", "next", "Next field", show=False, priority=True),
         Binding("down", "app.focus_next", "Next field", show=False),
         Binding("up", "app.focus_previous", "Previous field", show=False),
     ]
@@ -276,7 +279,11 @@ class SubmitScreen(ModalScreen[None]):
             "submit": self.action_submit,
         }[event.button.id or ""]()
 
-    def on_input_submitted(self) -> None:
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Enter belongs to what has the keyboard, where that is no field of one line."""
+        return action != "next" or isinstance(self.focused, Input)
+
+    def action_next(self) -> None:
         """Enter goes to the next field: submitting has its own key."""
         self.focus_next()
 
@@ -316,7 +323,9 @@ class SubmitScreen(ModalScreen[None]):
         if offer.kind == "job":
             starting.resubmit(self.cockpit, offer.key, self._replace)
         else:
-            self._replace({"script": offer.script})
+            self._replace(building.harmless({"script": offer.script}))
+            for note in building.replaced({"script": offer.script}):
+                self.cockpit.say(note)
 
     def _replace(self, draft: dict[str, str]) -> None:
         starting.ask_to_replace(self.cockpit, lambda: self._fill(draft))

@@ -15,9 +15,11 @@ from flagplot.tui.widgets.virtual_table import VirtualTable
 from flagplot.view import timeline
 from flagplot.view.bars import Piece
 from flagplot.view.queue import Column
-from flagplot.view.timeline import JOB_BITS, SCALES, Bar, Window
+from flagplot.view.reservations import lines_of
+from flagplot.view.timeline import JOB_BITS, RESERVED, SCALES, Bar, Window
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Job
+from flagplot_wire.policy import Reservation
 from flagplot_wire.text import clean
 
 
@@ -46,6 +48,7 @@ class TimelineView(ListView):
         self._selected: object = None
         self._keys: list[int] = []
         self._bars: dict[int, dict[int, Bar]] = {}
+        self._ids: dict[str, int] = {}
 
     def compose(self) -> ComposeResult:
         """The chart and the legend."""
@@ -66,16 +69,16 @@ class TimelineView(ListView):
     def show(self, mirror: Mirror, now: int) -> None:
         """Bring the chart up to date; the window moves with the clock."""
         fleet = self.cockpit.fleet
-        fleet.update(mirror)
+        fleet.update(mirror, now)
         width = self.size.width
         if not width:
             return
-        chosen = (mirror.version, self.filter, self.folded)
+        chosen = (mirror.version, fleet.changes, self.filter, self.folded)
         if chosen != self._selected:
             self._selected = chosen
             self._bars.clear()
             self._planned = timeline.planned_by_node(mirror)
-            self._keys = timeline.rows(mirror, fleet, self.filter, self.folded)
+            self._keys = timeline.rows(mirror, fleet, self.filter, self.folded, self._ids)
         names = 16 if width < 100 else 22
         view = timeline.window(now, self.scale, self.offset_cells, width - names - 4)
         columns = [
@@ -94,6 +97,8 @@ class TimelineView(ListView):
                 (f" {tr('planned')}  ", "dim"),
                 ("→", "plain"),
                 (f" {tr('no limit')}  ", "dim"),
+                ("═", "state-planned"),
+                (f" {tr('reserved')}  ", "dim"),
                 ("▃", "faint"),
                 (f" {tr('GPUs held')}", "dim"),
             ]
@@ -109,11 +114,20 @@ class TimelineView(ListView):
             look = fact.appearance
             strip = timeline.node_strip(mirror, fact, view, now)
             return ((f"{look.glyph} {fact.name}", look.role),), tuple(strip)
+        if number >= RESERVED:
+            one = self._reservation(number)
+            if one is None:
+                return ((), ())
+            return tuple(timeline.reservation_label(one)), tuple(timeline.reservation_strip(one, view, now))
         if node_key not in self._bars:
             bars = timeline.bars_of(mirror, fact, self._planned)
             self._bars[node_key] = {int(bar.job.number): bar for bar in bars}
         found = self._bars[node_key].get(number)
         return (tuple(timeline.label(found)), tuple(timeline.job_strip(found, view, now))) if found else ((), ())
+
+    def _reservation(self, number: int) -> Reservation | None:
+        name = next((name for name, place in self._ids.items() if place == number - RESERVED), "")
+        return self.cockpit.mirror.reservations.get(name)
 
     def escape(self) -> bool:
         """The filter, then the shift."""
@@ -147,7 +161,11 @@ class TimelineView(ListView):
         if key is None:
             return
         number = key & ((1 << JOB_BITS) - 1)
-        if number:
+        if number >= RESERVED:
+            if (one := self._reservation(number)) is not None:
+                lines = lines_of(self.cockpit.mirror, one, self.cockpit.now())
+                self.cockpit.failure(f"Reservation {one.name}", lines)
+        elif number:
             self.cockpit.open_job(JobNumber(number))
         else:
             self.cockpit.open_node(self.cockpit.fleet.name(key >> JOB_BITS))

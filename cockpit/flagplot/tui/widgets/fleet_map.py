@@ -15,7 +15,7 @@ from flagplot.tui.widgets.drawn_list import MARK_ALL_KEY, MARK_KEYS, PAGE_KEYS, 
 from flagplot.tui.widgets.pieces import segments_of
 from flagplot.view.bars import Piece
 from flagplot.view.fleet import Fleet
-from flagplot.view.fleet_map import CellSize, Layout, cell, heading
+from flagplot.view.fleet_map import CellSize, Layout, cell, heading, reserved_sign
 
 
 class FleetMap(DrawnList[str]):
@@ -163,7 +163,8 @@ class FleetMap(DrawnList[str]):
             marked = name in self.marks
             segments.append(Segment("▌" if marked else " ", app.role("mark") + over))
             segments += segments_of(app, cell(fact, size, line), size.columns - 2, over)
-            segments.append(Segment(" "))
+            sign, role = reserved_sign(fact) if line == 0 else (" ", "plain")
+            segments.append(Segment(sign, app.role(role)))
         return segments
 
     def _dots(self, names: list[str]) -> list[Segment]:
