@@ -25,8 +25,7 @@ class AllClustersView(SortedView[QueueSpec]):
     """`entries` are all clusters; that of `here` is shown from the cockpit's own mirror."""
 
     title = "All clusters"
-    NOUN = "job"
-    WAITING = "the queues come"
+    NO_MATCH = "No job matches the filter"
     NOTHING = ("The queues are empty", "jobs of every cluster appear here")
     ORDERS = SORT_ORDER
     BINDINGS: ClassVar[list[BindingType]] = [
