@@ -343,21 +343,29 @@ def _below(point: str, root: str, path: str) -> Path:
 
 
 def _enable(folder: Path, kind: str) -> None:
-    """Hand a version 2 controller down; processes may not stay in a group that does, so ours moves first."""
+    """Hand a version 2 controller down. Below the root no process may stay in a group that does, so ours move first.
+
+    For some controllers the kernel does not refuse it: it makes a threaded group, below which no job could be.
+    """
     control = folder / "cgroup.subtree_control"
     if kind in control.read_text().split():
         return
-    try:
-        control.write_text(f"+{kind}")
-    except OSError as wrong:
-        if wrong.errno != errno.EBUSY:
-            raise
+    if (folder / "cgroup.type").exists():
+        _make_room(folder)
+    control.write_text(f"+{kind}")
+
+
+def _make_room(folder: Path) -> None:
+    """Move the agent and its keeper from a group to one below it; raises OSError where others stay."""
+    here = (folder / "cgroup.procs").read_text().split()
+    own = [pid for pid in (str(os.getpid()), str(os.getppid())) if pid in here]
+    if own:
         leaf = folder / "flagplot-agent"
         leaf.mkdir(exist_ok=True)
-        for pid in (os.getpid(), os.getppid()):
-            if pid in pids_in(folder):
-                (leaf / "cgroup.procs").write_text(str(pid))
-        control.write_text(f"+{kind}")
+        for pid in own:
+            (leaf / "cgroup.procs").write_text(pid)
+    if (folder / "cgroup.procs").read_text().strip():
+        raise OSError(errno.EBUSY, "processes of others are in this group, so that nothing can be handed down")
 
 
 def _inherit_cpuset(folder: Path) -> None:
