@@ -187,3 +187,18 @@ def test_files_are_their_owners_alone(fleet: Cluster, alice: pwd.struct_passwd) 
     finally:
         for path in (target, f"{target}.who"):
             Path(path).unlink(missing_ok=True)
+
+
+def test_an_agent_that_is_killed_sends_what_is_owed_when_it_is_back(fleet: Cluster, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    wrap = f"echo kept > kept; touch {tmp_path}/ready; until [ -e {go} ]; do sleep 0.05; done"
+    number = fleet.submit("-w", "gpu03", "--stage-out", f"kept:{tmp_path}/back", "-o", "/dev/null", "--wrap", wrap)
+    wait_until((tmp_path / "ready").exists, 30, "the job")
+    os.kill(int(json.loads((fleet.data_dir / "run" / "agent-gpu03.json").read_text())["pid"]), signal.SIGKILL)
+    go.touch()
+    ended = fleet.data_dir / "agents" / "gpu03" / "jobs" / f"{number}.1" / "end.json"
+    wait_until(ended.exists, 20, "the end that the keeper wrote down")
+    fleet.cli("up", "--detach", "--demo", "--nodes", "3", "--no-jobs")
+    fleet.wait_state(number, "COMPLETED")
+    fleet.cli("fetch", str(number))
+    assert (tmp_path / "back").read_text() == "kept\n"

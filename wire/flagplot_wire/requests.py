@@ -286,7 +286,7 @@ class OpenFile(Struct, frozen=True, omit_defaults=True, tag="open_file"):
 
     job: str
     stream: int
-    verb: Literal["read", "write", "bcast"]
+    verb: Literal["read", "write", "bcast", "send", "receive"]
     path: str
     node: str = ""
     mode: int = 0o644

@@ -21,7 +21,8 @@ class StepSpec(Struct, frozen=True, omit_defaults=True):
     `none`, or a rank). With `kill_on_bad_exit` the first task that fails ends the others.
     `stdout`, `stderr` and `input` are file patterns opened on the nodes (empty: streamed).
     `container_image` runs it in a container of its own, with mounts and a folder as `JobSpec` has them. Without one it
-    runs in the job's container, where the job has one, and with `no_container` outside of it.
+    runs in the job's container, where the job has one, and with `no_container` outside of it. With `keep_left` what its
+    tasks leave in the background goes on until the job ends, as behind an SSH server.
     """
 
     name: str
@@ -49,6 +50,7 @@ class StepSpec(Struct, frozen=True, omit_defaults=True):
     container_mounts: str = ""
     container_workdir: str = ""
     no_container: bool = False
+    keep_left: bool = False
 
 
 class StepPart(Struct, frozen=True):

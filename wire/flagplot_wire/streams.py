@@ -80,7 +80,8 @@ class ConnectPort(Struct, frozen=True, tag="connect_port"):
 class ConnectFile(Struct, frozen=True, omit_defaults=True, tag="connect_file"):
     """To the agent: one file or folder as the job's user. `read` sends a tar archive of `path`; `write` takes one
     and unpacks it to `path`; `bcast` is a node's part in sending a file to many (`flagplot_wire.broadcast`), which `mode`
-    and `force` are for."""
+    and `force` are for. `send` and `receive` are one side of `flagplot_wire.filetree`: `path` may have wildcards for
+    `send`, and `receive` goes on with an earlier copy with `force`."""
 
     stream: int
     number: JobNumber
@@ -88,7 +89,7 @@ class ConnectFile(Struct, frozen=True, omit_defaults=True, tag="connect_file"):
     user: str
     uid: int
     gid: int
-    verb: Literal["read", "write", "bcast"]
+    verb: Literal["read", "write", "bcast", "send", "receive"]
     path: str
     mode: int = 0o644
     force: bool = False

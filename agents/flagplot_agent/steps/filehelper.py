@@ -11,6 +11,8 @@ import tarfile
 from typing import BinaryIO, cast
 
 from flagplot_agent.steps.broadcast import Part
+from flagplot_wire.errors import Refused
+from flagplot_wire.filetree import Channel, Receiver, matching, send
 
 PIECE = 1 << 18
 
@@ -33,8 +35,22 @@ def main(user: str, uid: str, gid: str, verb: str, path: str, mode: str, force: 
         read(path, out)
     elif verb == "write":
         write(path, came)
+    elif verb in ("send", "receive"):
+        channel = Channel(lambda: came.read(PIECE) or b"", Whole(out).write)
+        copy(channel, verb, path, force == "1")
     else:
         Part(path, int(mode), force == "1", address, came, out).run()
+
+
+def copy(channel: Channel, verb: str, path: str, resume: bool) -> None:
+    """One side of a copy: what goes wrong with a file is told to the other side."""
+    if verb == "receive":
+        Receiver(channel, path, resume, lambda _count: None).run()
+        return
+    tops = matching(path)
+    if not tops:
+        raise OSError(2, "No such file or directory", path)
+    send(channel, tops, lambda _count: None)
 
 
 def read(path: str, out: BinaryIO) -> None:
@@ -75,7 +91,7 @@ class Whole:
 if __name__ == "__main__":
     try:
         main(*sys.argv[1:])
-    except (OSError, tarfile.TarError) as wrong:
+    except (OSError, EOFError, Refused, tarfile.TarError) as wrong:
         filename = getattr(wrong, "filename", None)
         name = f"{filename}: " if filename else ""
         sys.exit(f"{name}{getattr(wrong, 'strerror', None) or wrong}")

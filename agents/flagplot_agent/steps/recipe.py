@@ -82,6 +82,7 @@ def step_recipe(
         "append": spec.append or bool(spec.stdout and "%" not in spec.stdout),
         "kill_wait_s": launch.kill_wait_s,
         "kill_on_bad_exit": spec.kill_on_bad_exit,
+        "keep_left": spec.keep_left,
         "input": spec.stdin,
         "pty": spec.pty,
         "rows": spec.rows,

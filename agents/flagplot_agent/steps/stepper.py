@@ -7,6 +7,7 @@ for good the tasks are ended.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import selectors
@@ -18,16 +19,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from flagplot_agent.launch.processes import (
-    adopt_orphans,
-    all_marked,
-    exit_of,
-    name_of,
-    of_attempt,
-    send_signal,
-    signal_named,
-)
+from flagplot_agent.launch.processes import adopt_orphans, exit_of, signal_named
 from flagplot_agent.launch.spawn import LaunchError, Starting, begin
+from flagplot_agent.steps.members import Members
 from flagplot_agent.steps.task import Task
 from flagplot_wire import step_messages
 from flagplot_wire.errors import Refused
@@ -37,9 +31,9 @@ HELD = 256 * 1024
 PIECE = 32 * 1024
 LEFT_S = 2.0
 """For what the tasks left behind to die."""
-SPARE_S = 5.0
-"""For a container's engine to remove what is left of it."""
-ENGINES = ("podman", "conmon")
+QUIET_S = 0.5
+"""For the last output where something goes on that may hold it open for ever."""
+PR_SET_PDEATHSIG = 1
 DRAIN_S = 30.0
 """For the client to take the last output, when all tasks have ended."""
 
@@ -58,12 +52,13 @@ class Stepper:
         """pid → task, until it has ended and was told."""
         self.everyone: list[Task] = []
         self.starting: dict[Starting, Task] = {}
-        self.roots: set[int] = set()
+        self.members = Members(recipe)
         self.started = int(time.time())
         self.kill_at: float | None = None
-        self.spare_until = 0.0
         self.give_up_at: float | None = None
         self.cause = "exited"
+        self.ended_by_order = False
+        self.agent = os.getppid()
         self.culled = False
         """The others were ended because one failed: their signals are not what the step ended with."""
         self.exit_code = self.signal = self.cpu_ms = self.memory_peak_mib = 0
@@ -87,15 +82,39 @@ class Stepper:
             self.fail(f"cannot start a process: {wrong.strerror}")
         while self.tasks or self.starting:
             self.turn()
-        self.kill_left()
+        keeps = bool(self.recipe.get("keep_left")) and self.cause != "launch_failed" and not self.ended_by_order
+        if not keeps:
+            self.kill_left()
         # The record first: the client may be slow, or gone.
         end = self.result()
         os.write(1, json.dumps(end).encode() + b"\n")
         os.close(1)
-        self.give_up_at = time.monotonic() + DRAIN_S
+        self.give_up_at = time.monotonic() + (QUIET_S if keeps and self.members.find() else DRAIN_S)
         self.drain(self.open_outputs)
         self.tell(step_messages.news(event="ended", **end))
+        self.give_up_at = time.monotonic() + DRAIN_S
         self.drain(lambda: bool(self.out))
+        if keeps:
+            self.linger()
+
+    def linger(self) -> None:
+        """Stay the parent of what the tasks have left running, until it ends, or the job, or the agent."""
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+        for task in self.everyone:
+            for descriptor in task.outputs:
+                if descriptor in self.selector.get_map():
+                    self.selector.unregister(descriptor)
+                os.close(descriptor)
+            task.outputs.clear()
+        if self.client is not None:
+            if self.client in self.selector.get_map():
+                self.selector.unregister(self.client)
+            self.client.close()
+            self.client = None
+        self.give_up_at = None
+        while self.members.find() and os.getppid() == self.agent:
+            self.turn()
+        self.kill_left()
 
     def drain(self, wanted: Callable[[], bool]) -> None:
         """Go on while the client is there and takes what is left."""
@@ -132,7 +151,7 @@ class Stepper:
         task.pid = starting.pid
         self.everyone.append(task)
         self.tasks[starting.pid] = task
-        self.roots.add(starting.pid)
+        self.members.roots.add(starting.pid)
         self.starting[starting] = task
         self.selector.register(starting.channel, selectors.EVENT_READ, lambda: self.advance(starting))
 
@@ -158,43 +177,26 @@ class Stepper:
             self.cause, self.message = "launch_failed", message.removeprefix("user: ")
             self.exit_code = max(self.exit_code, 127 if message.startswith("user: ") else 126)
             self.tell(step_messages.news(event="failed", message=self.message))
-        self.send(signal.SIGKILL)
-
-    def members(self) -> set[int]:
-        """Every live process of the part: what our tasks left behind has come to us, whatever its environment."""
-        found = of_attempt(self.roots, (), os.getpid())
-        if self.recipe.get("contained"):
-            # Orphans in a container that was there before us go to its first process.
-            found |= all_marked(tuple(mark.encode() for mark in self.recipe["contained"]))
-        return found
-
-    def send(self, number: int) -> None:
-        """A signal to every process. SIGKILL spares a container's engine at first, which then removes it."""
-        members = self.members()
-        if self.recipe.get("contained") and number == signal.SIGKILL:
-            now = time.monotonic()
-            self.spare_until = self.spare_until or now + SPARE_S
-            if now < self.spare_until:
-                members = {pid for pid in members if name_of(pid) not in ENGINES}
-        send_signal(members, number, first=self.roots)
+        self.members.send(signal.SIGKILL)
 
     def end(self, kill_wait_s: float) -> None:
         """End everything: SIGTERM, later SIGKILL; a second call can only shorten the wait."""
+        self.ended_by_order = True
         if self.tasks and self.cause == "exited":
             self.cause = "cancelled"
         if self.kill_at is None and kill_wait_s:
-            self.send(signal.SIGTERM)
-            self.send(signal.SIGCONT)
+            self.members.send(signal.SIGTERM)
+            self.members.send(signal.SIGCONT)
         wanted = time.monotonic() + kill_wait_s
         self.kill_at = wanted if self.kill_at is None else min(self.kill_at, wanted)
 
     def kill_left(self) -> None:
         """What the tasks left behind goes with them."""
-        deadline = time.monotonic() + LEFT_S + (SPARE_S if self.recipe.get("contained") else 0)
+        deadline = time.monotonic() + LEFT_S + self.members.grace_s
         while time.monotonic() < deadline:
-            if not self.members():
+            if not self.members.find():
                 return
-            self.send(signal.SIGKILL)
+            self.members.send(signal.SIGKILL)
             self.reap()
             time.sleep(0.01)
 
@@ -209,7 +211,8 @@ class Stepper:
             key.data()
         self.reap()
         if self.kill_at is not None and time.monotonic() >= self.kill_at:
-            self.send(signal.SIGKILL)
+            background = self.recipe.get("keep_left") and not self.ended_by_order
+            (self.members.send_roots if background else self.members.send)(signal.SIGKILL)
             self.kill_at = time.monotonic() + 1.0
 
     def reap(self) -> None:
@@ -248,7 +251,7 @@ class Stepper:
             self.tell(step_messages.news(event="exited", rank=task.rank, code=code, signal=number))
         if code and self.tasks and self.recipe["kill_on_bad_exit"] and self.kill_at is None:
             self.culled = True
-            self.send(signal.SIGTERM)
+            self.members.send(signal.SIGTERM)
             self.kill_at = time.monotonic() + self.recipe["kill_wait_s"]
 
     def tell(self, data: bytes) -> None:
@@ -355,8 +358,17 @@ class Stepper:
             # Output is read and dropped, so that a task which saves its work at SIGTERM is not held up.
             self.held = 0
             self.listen_again()
-            if self.tasks:
+            if self.tasks and self.recipe.get("keep_left"):
+                self.hang_up()
+            elif self.tasks:
                 self.end(self.recipe["kill_wait_s"])
+
+    def hang_up(self) -> None:
+        """As an SSH server does: the tasks get SIGHUP, and what they have put into the background goes on."""
+        self.cause = "cancelled" if self.cause == "exited" else self.cause
+        self.members.send_roots(signal.SIGHUP)
+        self.members.send_roots(signal.SIGCONT)
+        self.kill_at = time.monotonic() + self.recipe["kill_wait_s"]
 
     def obey(self, kind: bytes, content: bytes) -> None:
         """Input, or a command."""
@@ -371,7 +383,9 @@ class Stepper:
                 case "signal":
                     number = signal_named(str(command["signal"]))
                     if number is not None:
-                        self.send(number)
+                        self.members.send(number)
+                case "end" if self.recipe.get("keep_left"):
+                    self.hang_up()
                 case "end":
                     self.end(float(command.get("kill_wait_s", self.recipe["kill_wait_s"])))
                 case "resize" if self.recipe["pty"]:

@@ -53,6 +53,8 @@ class Steps:
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self._running: dict[StepKey, Running] = {}
+        self._lingering: dict[StepKey, Running] = {}
+        """Steps that have ended, whose parents are still there."""
         self._unacknowledged: dict[StepKey, StepEnd] = {}
 
     async def serve(self, stream: NodeStream, call: ConnectStep) -> None:
@@ -142,10 +144,16 @@ class Steps:
         assert running.process.stdout is not None
         line = await running.process.stdout.read()
         end = json.loads(line) if line else {"cause": "lost", "exit_code": 126, "message": "its parent was killed"}
-        await running.process.wait()
+        self._lingering[key] = running
         del self._running[key]
+        self._agent.background.start(self._linger(key, running))
         await self._report(key, end)
         running.ended.set()
+
+    async def _linger(self, key: StepKey, running: Running) -> None:
+        """Until its parent is gone too, which stays with what a step may leave behind."""
+        await running.process.wait()
+        self._lingering.pop(key, None)
 
     async def _report(self, key: StepKey, end: dict[str, Any]) -> None:
         number, attempt, step = key
@@ -157,7 +165,8 @@ class Steps:
     async def job_ended(self, number: int, attempt: int) -> None:
         """End what is left of a job's steps; returns when their ends are reported."""
         left = [one for key, one in self._running.items() if key[:2] == (number, attempt)]
-        for one in left:
+        behind = [one for key, one in self._lingering.items() if key[:2] == (number, attempt)]
+        for one in (*left, *behind):
             self._signal(one, signal.SIGTERM)
         if left:
             await asyncio.wait([asyncio.create_task(one.ended.wait()) for one in left], timeout=LAST_S)

@@ -38,15 +38,19 @@ def line(name: str, done: int, total: int, seconds: float, width: int) -> str:
 class Progress:
     """Written on standard error while that is a terminal, some times a second; gone at the end."""
 
-    def __init__(self, name: str, total: int = 0) -> None:
+    def __init__(self, name: str, total: int = 0, quiet: bool = False) -> None:
         self.name = clean(name)
         self.total = total
         self.done = 0
-        self._shown = sys.stderr.isatty()
+        self._shown = sys.stderr.isatty() and not quiet
         self._began = self._last = time.monotonic()
 
     def __enter__(self) -> Progress:
         return self
+
+    def expect(self, total: int) -> None:
+        """So many bytes will come."""
+        self.total = total
 
     def add(self, count: int) -> None:
         """So many bytes more."""

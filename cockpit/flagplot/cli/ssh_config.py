@@ -13,6 +13,7 @@ import re
 import shlex
 import socket
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -93,17 +94,17 @@ async def _proxy(target: Target, job: str, node: str) -> None:
         reply = await Calls(connection).job(job)
         if not reply.jobs or str(reply.jobs[0].status.state) != "RUNNING":
             raise Refused("not_running", f"job {job} is not running: there is nothing to enter")
+        allocation = reply.jobs[0].status.allocation
+        name = node or (allocation.names[0] if allocation is not None else "")
         key, _ = host_key()
         # First: the server is there only once the handshake has gone through it.
         carrying = asyncio.create_task(_carry(theirs))
         server = await asyncssh.run_server(
             ours,
-            server_factory=lambda: _Server(connection, job, node),
+            server_factory=lambda: _Server(connection, job, node, name),
             server_host_keys=[key],
-            process_factory=lambda process: _session(connection, job, node, process),
             encoding=None,
             line_editor=False,
-            allow_scp=False,
         )
         await asyncio.wait(
             [
@@ -139,16 +140,20 @@ async def _carry(theirs: socket.socket) -> None:
 class _Server(asyncssh.SSHServer):
     """Lets in whoever holds the other end of our standard input; forwards ports into the job."""
 
-    def __init__(self, connection: Connection, job: str, node: str) -> None:
-        self._connection, self._job, self._node = connection, job, node
+    def __init__(self, connection: Connection, job: str, node: str, name: str) -> None:
+        self._connection, self._job, self._node, self._name = connection, job, node, name
 
     def begin_auth(self, username: str) -> bool:
         """The controller knows already who this is."""
         return False
 
+    def session_requested(self) -> asyncssh.SSHServerSession[bytes]:
+        """A session in the job."""
+        return _Session(partial(_session, self._connection, self._job, self._node), None, 3, False)
+
     def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> Any:
         """A port of the job, whatever name it is given from inside."""
-        if dest_host not in ("localhost", "127.0.0.1", "::1", self._node):
+        if dest_host not in ("localhost", "127.0.0.1", "::1", self._name):
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, "only ports of the job itself")
 
         async def forwarded(reader: Any, writer: Any) -> None:
@@ -162,6 +167,25 @@ class _Server(asyncssh.SSHServer):
                 writer.close()
 
         return forwarded
+
+
+class _Session(asyncssh.SSHServerProcess[bytes]):
+    """Every subsystem is the node's: the library would serve sftp by itself, from this machine's files, or refuse it."""
+
+    def subsystem_requested(self, subsystem: str) -> bool:
+        """The node decides."""
+        return True
+
+    def session_started(self) -> None:
+        """Begin, as for a command."""
+        if self.subsystem != "sftp":
+            super().session_started()
+            return
+        reader = asyncssh.SSHReader(self, self.channel)
+        writers = [asyncssh.SSHWriter(self, self.channel, kind) for kind in (None, asyncssh.EXTENDED_DATA_STDERR)]
+        beginning = self._start_process(reader, *writers)
+        assert asyncio.iscoroutine(beginning)
+        self.channel.get_connection().create_task(beginning)
 
 
 async def _session(connection: Connection, job: str, node: str, process: asyncssh.SSHServerProcess[bytes]) -> None:
@@ -196,8 +220,9 @@ def _spec(process: asyncssh.SSHServerProcess[bytes], node: str) -> StepSpec:
     kept = {str(name): str(value) for name, value in process.env.items() if str(name) in PASSED}
     argv: tuple[str, ...] = ()
     if process.subsystem == "sftp":
-        tries = f'for one in {SFTP_SERVERS}; do [ -x "$one" ] && exec "$one"; done'
-        argv = ("/bin/sh", "-c", f"{tries}; echo this node has no sftp-server >&2; exit 127")
+        tries = f'for one in {SFTP_SERVERS} $(command -v sftp-server); do [ -x "$one" ] && exec "$one"; done'
+        why = "flagplot: this node has no sftp-server (openssh-sftp-server): use scp -O, or flagplot cp"
+        argv = ("/bin/sh", "-c", f"{tries}; echo '{why}' >&2; exit 127")
     elif process.subsystem:
         argv = ("/bin/sh", "-c", "echo there is no such subsystem >&2; exit 127")
     elif process.command is not None:
@@ -206,7 +231,7 @@ def _spec(process: asyncssh.SSHServerProcess[bytes], node: str) -> StepSpec:
         kept["TERM"] = process.term_type
     return StepSpec(
         "ssh", argv, kept, tasks=1, nodes=1, nodelist=(node,) if node else (), pty=bool(process.term_type),
-        rows=rows or 24, columns=columns or 80, kind="shell",
+        rows=rows or 24, columns=columns or 80, kind="shell", keep_left=True,
     )  # fmt: skip
 
 

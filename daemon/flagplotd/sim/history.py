@@ -164,7 +164,7 @@ class _Walk:
                 return Moment(event.time, body, key_of(job))
             case ev.JobSpecChanged(number, by=by) if by and number in self.state.jobs:
                 return Moment(event.time, body, key_of(self.state.jobs[number]))
-            case ev.JobChanged(number, cause="prioritised") if number in self.state.jobs:
+            case ev.JobChanged(number, cause="prioritised" | "staged") if number in self.state.jobs:
                 return Moment(event.time, body, key_of(self.state.jobs[number]))
             case ev.NodeChanged() | ev.NodeRemoved() | ev.PartitionChanged():
                 return Moment(event.time, body)

@@ -221,7 +221,9 @@ class Replay:
         waits = job.number in self.state.pending
         if isinstance(body, ev.JobChanged):
             given = body.status
-            status: Status = msgspec.structs.replace(job.status, priority=given.priority, site_factor=given.site_factor)
+            status: Status = msgspec.structs.replace(
+                job.status, priority=given.priority, site_factor=given.site_factor, staging=given.staging
+            )
             apply(self.state, ev.JobChanged(job.number, status, body.cause, body.by))
             return
         spec = body.spec

@@ -13,7 +13,7 @@ from support.states import ADA, ROOT, World
 
 from flagplot_wire.errors import Refused
 from flagplot_wire.events import Event
-from flagplot_wire.job import ArraySpec, Dependency, DependencyTerm, GpuCount, Request
+from flagplot_wire.job import ArraySpec, Dependency, DependencyTerm, GpuCount, Request, Transfer
 from flagplot_wire.requests import ChangePolicy, DrainNodes, ResumeNodes
 from flagplotd.core import stimuli as st
 from flagplotd.core.apply import apply
@@ -176,6 +176,17 @@ def test_arrays_requeues_dependencies_and_drains_come_again_as_they_were() -> No
     assert again == starts(past.stays) and len(again) == 8
     assert again[(after, None)] > again[(array, 5)] and (lone, None) in again
     assert (never, None) not in again and past.never_ran == 1
+
+
+def test_a_job_waits_for_its_files_as_it_did() -> None:
+    world = Recorded()
+    number = world.ask(100, stage_in=(Transfer("/here", "/there"),))
+    world.until(40)
+    world.do(st.Staged(ADA, str(number)))
+    world.plan()
+    world.until(500)
+    past = world.past()
+    assert starts(past.stays) == starts(replayed(world, past)) == {(number, None): [40]}
 
 
 def test_a_requeued_job_waits_and_runs_twice() -> None:
