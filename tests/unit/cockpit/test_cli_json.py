@@ -25,6 +25,7 @@ FOR_PERSONS = {
     "run",
     "shell",
     "attach",
+    "stage",
     "rsh",
     "forward",
     "cp",
