@@ -58,7 +58,8 @@ def test_files_come_before_the_start_and_go_after_the_end(fleet: Cluster, tmp_pa
     assert (fleet.work / "word").read_text() == "word\n"
     other = tmp_path / "other"
     other.mkdir()
-    fleet.cli("fetch", str(number), "--to", str(other))
+    told = fleet.json("fetch", str(number), "--to", str(other))
+    assert told == {"job": str(number), "fetched": [str(other)] * 2, "missing": []}
     assert sorted(path.name for path in other.iterdir()) == [f"left-{number}", "word"]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from flagplot.cli.common import target_of
+from flagplot.cli.common import json_option, target_of
 from flagplot.client import staging
 from flagplot.client.connection import Connection
 from flagplot.client.target import Target
@@ -32,8 +32,9 @@ def stage(context: click.Context, job: str) -> None:
 @click.option(
     "--to", "folder", type=click.Path(path_type=Path), help="Into this folder instead of the places that were named."
 )
+@json_option
 @click.pass_context
-def fetch(context: click.Context, job: str, folder: Path | None) -> None:
+def fetch(context: click.Context, job: str, folder: Path | None, as_json: bool) -> None:
     """Fetch what an ended job left by --stage-out, to the places named there."""
     _may_touch_files()
     if folder is not None and not folder.is_dir():
@@ -42,7 +43,11 @@ def fetch(context: click.Context, job: str, folder: Path | None) -> None:
         places, missing = asyncio.run(_fetch(target_of(context), job, folder))
     except OSError as wrong:
         raise Refused("usage", f"cannot write {wrong.filename or 'the files'}: {wrong.strerror}") from wrong
-    for place in places:
+    if as_json:
+        from flagplot.output.json import print_json
+
+        print_json({"job": job, "fetched": places, "missing": missing})
+    for place in places if not as_json else ():
         print(clean(place))
     for source in missing:
         print(

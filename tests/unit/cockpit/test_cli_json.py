@@ -27,6 +27,7 @@ FOR_PERSONS = {
     "run",
     "shell",
     "attach",
+    "stage",
     "rsh",
     "forward",
     "cp",
