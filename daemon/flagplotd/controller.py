@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -112,6 +113,8 @@ class Controller:
         self._work("cycle", self.server.cycle.run())
         self._work("ticks", self._ticks())
         self._write_ready_file()
+        # The modules and the state at the start stay: the collector need not look through them again and again.
+        gc.freeze()
         log.info(
             "flagplotd %s: cluster %s, epoch %d, %d live jobs, port %d",
             __version__,
