@@ -25,6 +25,9 @@ nodes = "ALL"
 default = true
 """
 
+WRAPPED = "#!/bin/sh\n# This script was created by sbatch --wrap.\n\n:\n"
+"""What sbatch makes of `--wrap=:`, so that both systems run the same jobs."""
+
 
 class Fleet:
     """`n1` to `nN`; `processes` knows the pids of the controller and of each agent (`agent-n1`)."""
@@ -64,7 +67,7 @@ def fleet(count: int, cpus: int, config: str = CONFIG) -> Iterator[Fleet]:
             made.processes.stop(["controller"])
 
 
-async def submit(connection: Connection, count: int, request: Request, script: str = "#!/bin/bash\n:\n") -> list[str]:
+async def submit(connection: Connection, count: int, request: Request, script: str = WRAPPED) -> list[str]:
     """Submit held jobs whose output is dropped; returns their numbers."""
     spec = JobSpec("b", "/tmp", request, stdout="/dev/null", hold="user")
     key = os.urandom(8).hex()

@@ -17,11 +17,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
+from cpu_time import counted
 from fleet import Fleet, fleet, joined, run_all, submit
 from real_slurm import Unusable
 from slurm_lab import lab
@@ -59,15 +60,26 @@ async def submit_many(data_dir: Path, count: int, connections: int) -> float:
     return time.perf_counter() - began
 
 
-async def run_many(made: Fleet, count: int) -> float:
-    """Seconds from the release of `count` short jobs of one CPU to the durable end of the last."""
+Clock = Callable[[], float] | None
+"""Tells the processor's seconds used so far; None where that cannot be counted."""
+
+
+def used(clock: Clock, before: float, jobs: int) -> str:
+    """The processor's milliseconds for each job since `before`."""
+    return f"{(clock() - before) * 1000 / jobs:.1f} ms" if clock is not None else "-"
+
+
+async def run_many(made: Fleet, count: int, clock: Clock) -> tuple[float, str]:
+    """Seconds from the release of `count` short jobs of one CPU to the durable end of the last, and their cost."""
     connection = await made.connect()
     try:
         await joined(made, connection)
         one = Request(mem_per_node_mib=1, time_limit_s=600)
         # The first jobs wait for the scheduler to be loaded.
         await run_all(connection, await submit(connection, SLOTS * NODES, one), 120)
-        return await run_all(connection, await submit(connection, count, one), 300)
+        jobs = await submit(connection, count, one)
+        before = clock() if clock is not None else 0
+        return await run_all(connection, jobs, 300), used(clock, before, count)
     finally:
         await connection.close()
 
@@ -75,17 +87,22 @@ async def run_many(made: Fleet, count: int) -> float:
 def cluster_rows(jobs: int, shared: Path) -> Iterator[tuple[str, str]]:
     """The same jobs on as many nodes by us and by Slurm, with the bare spawn rate before, between and after."""
     bare = [spawn_rate()]
-    with fleet(NODES, SLOTS) as made:
-        own = jobs / asyncio.run(run_many(made, jobs))
+    with counted() as clock, fleet(NODES, SLOTS) as made:
+        took, cost = asyncio.run(run_many(made, jobs, clock))
+    own = jobs / took
     bare.append(spawn_rate())
     yield f"{jobs} jobs on {NODES} agents × {SLOTS} slots, released to durable end", f"{own:.1f}/s"
+    yield "the processor's time for each", cost
     try:
-        with lab(shared, NODES, SLOTS) as slurm:
+        with counted() as clock, lab(shared, NODES, SLOTS) as slurm:
             slurm.submit(SLOTS)
             slurm.run_all(60)
             slurm.submit(jobs)
+            before = clock() if clock is not None else 0
             theirs = jobs / slurm.run_all(600)
+            cost = used(clock, before, jobs)
         yield f"the same on {NODES} slurmds × {SLOTS} CPUs", f"{theirs:.1f}/s"
+        yield "the processor's time for each", cost
         yield "times Slurm", f"{own / theirs:.1f}"
     except Unusable as why:
         yield f"Slurm was not run: {why}", "-"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import fcntl
+import gc
 import logging
 import os
 import signal
@@ -124,6 +125,8 @@ async def run(config: Config) -> None:
     for note in inventory.notes:
         logging.info("%s", note)
     agent = Agent(config, Sampler(inventory, config.simulate))
+    # What was imported stays: the collector need not look through it again and again.
+    gc.freeze()
     task = asyncio.create_task(agent.run())
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)

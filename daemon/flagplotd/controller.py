@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -122,6 +123,8 @@ class Controller:
         self._work("notices", self._notices.run())
         self._work("spool", self.server.spool.run())
         self._write_ready_file()
+        # The modules and the state at the start stay: the collector need not look through them again and again.
+        gc.freeze()
         log.info(
             "flagplotd %s: cluster %s, epoch %d, %d live jobs, port %d",
             __version__,

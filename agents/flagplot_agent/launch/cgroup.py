@@ -31,6 +31,7 @@ class Group:
         """The folder whose `cgroup.procs` lists every process (None: none could be made)."""
         self.folders: list[Path] = [tracked] if tracked else []
         self.memory: Path | None = None
+        self.pids_limited: Path | None = None
         self.enforced: list[str] = []
         self.notes: list[str] = []
 
@@ -71,7 +72,7 @@ class Group:
         """How many processes the kernel killed because the group's memory was used up."""
         if self.memory is None:
             return 0
-        for name in ("memory.events", "memory.oom_control"):
+        for name in ("memory.oom_control", "memory.events"):
             try:
                 lines = (self.memory / name).read_text().splitlines()
             except OSError:
@@ -81,16 +82,14 @@ class Group:
 
     def pids_refused(self) -> bool:
         """True when a fork failed because of the group's limit of processes."""
-        for folder in self.folders:
-            try:
-                return any(
-                    line.startswith("max ") and line != "max 0"
-                    for line in (folder / "pids.events").read_text().splitlines()
-                )
-            except OSError:
-                # Another controller's folder, or none that is counted.
-                continue
-        return False
+        if self.pids_limited is None:
+            return False
+        try:
+            lines = (self.pids_limited / "pids.events").read_text().splitlines()
+        except OSError:
+            # A kernel that does not count them.
+            return False
+        return any(line.startswith("max ") and line != "max 0" for line in lines)
 
     def remove(self) -> bool:
         """Remove the folders; False when the kernel still holds one, then try again later."""
@@ -180,6 +179,8 @@ class Groups:
                 found.folders.append(folder)
                 if kind == "memory":
                     found.memory = folder
+                if kind == "pids":
+                    found.pids_limited = folder
                 if found.tracked is None or kind == "":
                     found.tracked = folder
         found.folders = list(dict.fromkeys(found.folders))
@@ -221,6 +222,8 @@ class Groups:
             group.folders.append(folder)
         if kind == "memory":
             group.memory = folder
+        if kind == "pids":
+            group.pids_limited = folder
         group.enforced.append(kind)
 
     def _folder(self, kind: str, name: str) -> Path | None:
