@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from flagplot_wire.alloc import NodeAlloc
 from flagplot_wire.job import Job, Reason, Request, Why
+from flagplot_wire.policy import Limits
 from flagplot_wire.units import format_memory
 from flagplotd.core.admission import impossible
 from flagplotd.core.limits import Limited, chain, limit_chain, scopes
-from flagplotd.core.needs import needs, seats
+from flagplotd.core.needs import held_by, needs, seats
 from flagplotd.core.reservations import covered, whole
 from flagplotd.core.state import State
 
@@ -29,49 +30,52 @@ def totals_of(request: Request, left_s: int | None = None) -> list[int]:
         minutes = -(-least.gpus * left_s // 60)
     else:
         minutes = ENDLESS if least.gpu_minutes is None else least.gpu_minutes
-    return [1, least.nodes, least.cpus, least.gpus, least.memory_mib, minutes]
+    return [*held_by(request), minutes]
+
+
+def gpu_minutes(state: State, now: int) -> dict[str, int]:
+    """By the keys of `limits.scopes`: the decayed use, and what running jobs may still use."""
+    found: dict[str, int] = {}
+    for key, usage in state.usage.items():
+        account = key.partition("@")[2]
+        for scope in (f"user:{key}", *(f"account:{name}" for name in chain(state, account))):
+            found[scope] = found.get(scope, 0) + usage.gpu_seconds // 60
+    for number in state.active:
+        job = state.jobs[number]
+        left = max(job.limit_ends - now, 0) if job.time_limit_s else 0
+        if minutes := totals_of(job.spec.request, left)[5]:
+            for scope in scopes(state, job.user, job.spec):
+                found[scope] = found.get(scope, 0) + minutes
+    return found
 
 
 class Sharing:
-    """The use of every limit and license at `now`; `take` counts a start on top."""
+    """The use of every limit and license at `now`, as the state counts it; see `take`."""
 
     def __init__(self, state: State, now: int) -> None:
         self._state, self._now = state, now
         self._chains: dict[tuple[str, str, str, str], list[Limited]] = {}
         self._covered: dict[str, set[str]] = {}
         self._said: dict[tuple[str, str, str, str, Request], list[Reason]] = {}
-        self._used: dict[str, list[int]] = {}
-        self._licenses = dict(state.settings.licenses)
+        self._minutes: dict[str, int] | None = None
         self._limited = state.settings.enforce != "off" and bool(state.accounts or state.associations or state.qos)
-        if self._limited or self._licenses:
-            for number in state.active:
-                job = state.jobs[number]
-                limit = job.time_limit_s
-                left = max(job.limit_ends - now, 0) if limit else 0
-                self._add(job, totals_of(job.spec.request, left))
-        if self._limited:
-            self._past_use()
 
-    def _past_use(self) -> None:
-        for key, usage in self._state.usage.items():
-            account = key.partition("@")[2]
-            for scope in (f"user:{key}", *(f"account:{name}" for name in chain(self._state, account))):
-                self._used.setdefault(scope, [0] * len(RESOURCES))[5] += usage.gpu_seconds // 60
+    def used(self, key: str, limits: Limits) -> list[int]:
+        """What is used under a key, by `RESOURCES`; GPU minutes, which pass with time, only where they are limited."""
+        held = self._state.held.get(key) or [0] * (len(RESOURCES) - 1)
+        return [*held, self._minutes_of(key) if limits.gpu_minutes is not None else 0]
 
-    def _add(self, job: Job, counted: list[int]) -> None:
-        for wanted in job.spec.request.licenses:
-            if wanted.name in self._licenses:
-                self._licenses[wanted.name] -= wanted.count
-        if self._limited:
-            for key in scopes(self._state, job.user, job.spec):
-                used = self._used.setdefault(key, [0] * len(RESOURCES))
-                for place, count in enumerate(counted):
-                    used[place] += count
+    def _minutes_of(self, key: str) -> int:
+        if self._minutes is None:
+            self._minutes = gpu_minutes(self._state, self._now)
+        return self._minutes.get(key, 0)
 
     def take(self, job: Job) -> None:
-        """Count a start."""
+        """A start was made, which the state counts: what is remembered here follows."""
         self._said.clear()
-        self._add(job, totals_of(job.spec.request))
+        if (minutes := self._minutes) is not None:
+            for key in scopes(self._state, job.user, job.spec):
+                minutes[key] = minutes.get(key, 0) + totals_of(job.spec.request)[5]
 
     def _chain(self, job: Job) -> list[Limited]:
         key = (job.user, job.spec.account, job.spec.qos, job.spec.partition)
@@ -98,16 +102,19 @@ class Sharing:
 
     def short(self, job: Job) -> Reason | None:
         """The licenses that are not free now."""
-        short = [name for name, count in seats(job.spec.request).items() if self._licenses.get(name, 0) < count]
+        if not job.spec.request.licenses:
+            return None
+        there = self.licenses
+        short = [name for name, count in seats(job.spec.request).items() if there.get(name, 0) < count]
         if not short:
             return None
-        free = ", ".join(f"{name} ({max(self._licenses.get(name, 0), 0)} free)" for name in short)
+        free = ", ".join(f"{name} ({max(there.get(name, 0), 0)} free)" for name in short)
         return Reason(Why.LICENSES, f"licenses are in use: {free}")
 
     @property
     def licenses(self) -> dict[str, int]:
         """What is free of every license; less than nothing where more is used than there is."""
-        return dict(self._licenses)
+        return {name: total - self._state.seats.get(name, 0) for name, total in self._state.settings.licenses}
 
     def chain_of(self, job: Job) -> list[tuple[str, str, list[int], list[int]]]:
         """Of each limit that holds for the job: whose it is in words, its key, what is used, and the most (-1: no limit)
@@ -118,8 +125,8 @@ class Sharing:
         for words, key, limits in self._chain(job):
             most = [getattr(limits, name) for name in RESOURCES]
             if any(value is not None for value in most):
-                used = self._used.get(key, [0] * len(RESOURCES))
-                found.append((words, key, list(used), [-1 if value is None else value for value in most]))
+                used = self.used(key, limits)
+                found.append((words, key, used, [-1 if value is None else value for value in most]))
         return found
 
     def _over_limits(self, job: Job) -> list[Reason]:
@@ -137,7 +144,7 @@ class Sharing:
             if sentence := impossible(limits, needs(job.spec.request), words):
                 found.append(Reason(Why.QOS_JOB if of_qos else Why.ASSOC_JOB, sentence))
                 continue
-            used = self._used.get(key, [0] * len(RESOURCES))
+            used = self.used(key, limits)
             for place, name in enumerate(RESOURCES):
                 most = getattr(limits, name)
                 if most is not None and counted[place] and used[place] + counted[place] > most:
