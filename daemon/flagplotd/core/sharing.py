@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from flagplot_wire.alloc import NodeAlloc
 from flagplot_wire.job import Job, Reason, Request, Why
@@ -95,10 +95,7 @@ class Sharing:
 
     def stopped(self, job: Job) -> list[Reason]:
         """As `over`, apart from what passes by itself, so that a plan can tell when."""
-        found = self._over_limits(job) if self._limited else []
-        if job.spec.reservation and (sentence := self._outside(job)):
-            found.append(Reason(Why.RESERVATION, sentence))
-        return found
+        return [*(self._over_limits(job) if self._limited else ()), *self.outside(job)]
 
     def short(self, job: Job) -> Reason | None:
         """The licenses that are not free now."""
@@ -116,19 +113,6 @@ class Sharing:
         """What is free of every license; less than nothing where more is used than there is."""
         return {name: total - self._state.seats.get(name, 0) for name, total in self._state.settings.licenses}
 
-    def chain_of(self, job: Job) -> list[tuple[str, str, list[int], list[int]]]:
-        """Of each limit that holds for the job: whose it is in words, its key, what is used, and the most (-1: no limit)
-        by `RESOURCES`."""
-        if not self._limited:
-            return []
-        found = []
-        for words, key, limits in self._chain(job):
-            most = [getattr(limits, name) for name in RESOURCES]
-            if any(value is not None for value in most):
-                used = self.used(key, limits)
-                found.append((words, key, used, [-1 if value is None else value for value in most]))
-        return found
-
     def _over_limits(self, job: Job) -> list[Reason]:
         key = (job.user, job.spec.account, job.spec.qos, job.spec.partition, job.spec.request)
         known = self._said.get(key)
@@ -137,19 +121,13 @@ class Sharing:
         return list(known)
 
     def _compare(self, job: Job) -> list[Reason]:
-        found: list[Reason] = []
-        counted = totals_of(job.spec.request)
-        for words, key, limits in self._chain(job):
-            of_qos = key.startswith("qos:")
-            if sentence := impossible(limits, needs(job.spec.request), words):
-                found.append(Reason(Why.QOS_JOB if of_qos else Why.ASSOC_JOB, sentence))
-                continue
-            used = self.used(key, limits)
-            for place, name in enumerate(RESOURCES):
-                most = getattr(limits, name)
-                if most is not None and counted[place] and used[place] + counted[place] > most:
-                    found.append(reason_of(words, key, place, used, most))
-        return found
+        links = ((words, key, limits, self.used(key, limits)) for words, key, limits in self._chain(job))
+        return over_limits(links, job.spec.request)
+
+    def outside(self, job: Job) -> list[Reason]:
+        """Why the job's reservation, over or too short for it, keeps it from starting."""
+        sentence = self._outside(job) if job.spec.reservation else ""
+        return [Reason(Why.RESERVATION, sentence)] if sentence else []
 
     def _outside(self, job: Job) -> str:
         name = job.spec.reservation
@@ -212,6 +190,21 @@ class Sharing:
             job = self._state.jobs[number]
             if job.spec.reservation != name and job.status.allocation is not None:
                 yield from (part for part in job.status.allocation.nodes if part.node == node)
+
+
+def over_limits(chain: Iterable[tuple[str, str, Limits, list[int]]], request: Request) -> list[Reason]:
+    """The limits of a chain (whose in words, key, the limits, what is used by `RESOURCES`) that a start would exceed."""
+    found: list[Reason] = []
+    counted = totals_of(request)
+    for words, key, limits, used in chain:
+        if sentence := impossible(limits, needs(request), words):
+            found.append(Reason(Why.QOS_JOB if key.startswith("qos:") else Why.ASSOC_JOB, sentence))
+            continue
+        for place, name in enumerate(RESOURCES):
+            most = getattr(limits, name)
+            if most is not None and counted[place] and used[place] + counted[place] > most:
+                found.append(reason_of(words, key, place, used, most))
+    return found
 
 
 def reason_of(words: str, key: str, place: int, used: list[int], most: int) -> Reason:

@@ -102,7 +102,7 @@ def _shapes(snapshot: Snapshot) -> Any:
     shapes["limit"] = [shape.limit for shape in asked]
     for name in ("least", "most", "near", "switches", "contiguous"):
         shapes[name] = [getattr(shape, name) for shape in asked]
-    shapes["mask"], shapes["need"] = snapshot.s_mask, snapshot.counted
+    shapes["mask"], shapes["need"] = snapshot.s_mask, snapshot.counted[:, : at.USED]
     shapes["res"], shapes["opens"], shapes["closes"] = snapshot.s_res.T
     rows = {name: row for row, name in enumerate(snapshot.licenses)}
     for row, shape in enumerate(asked):

@@ -36,18 +36,19 @@ class Hardware:
         )
         self.g_numa -= 1
         self.c_numa = np.zeros((count, max(domains, 1)), np.int64)
-        self.free_cpus: list[int] = []
+        self.free_cpus: list[int] = [0] * count
         kept = suspending.parked(state)
         for row, node in enumerate(nodes):
-            self._fill(row, node, state.use.get(node.name, NodeUse()), kept.get(node.name, 0))
+            self.fill(row, node, state.use.get(node.name, NodeUse()), kept.get(node.name, 0))
         self._join(state, nodes)
 
-    def _fill(self, row: int, node: Node, use: NodeUse, parked: int) -> None:
+    def fill(self, row: int, node: Node, use: NodeUse, parked: int) -> None:
+        """What a node of the same kind is and has free; the CPUs `parked` are for nobody."""
         inventory = node.inventory
         assert inventory is not None
         mask = mask_of(inventory.cpu_ids)
         free = mask & ~use.cpus & ~parked
-        self.free_cpus.append(free)
+        self.free_cpus[row] = free
         self.up[row] = node.responding and node.drain is None
         self.n_cpu[row], self.cpu[row] = mask.bit_count(), free.bit_count()
         self.n_mem[row], self.mem[row] = inventory.memory_mib, inventory.memory_mib - use.memory_mib

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
 from flagplot_wire.alloc import Allocation
+from flagplot_wire.ids import JobNumber
 from flagplot_wire.indices import first_indices
 from flagplot_wire.job import Forecast, Reason, Why
 from flagplotd.core.stimuli import Start
 
 if TYPE_CHECKING:
+    from flagplotd.sched.forecasts import Known
     from flagplotd.sched.snapshot import Snapshot
 
 
@@ -52,21 +55,52 @@ class Plan(Struct, frozen=True):
     examined: int = 0
 
 
+class Done(Struct):
+    """A cycle's figures: what starts, the kernels' answers for what waits, in order, and what of each limit is used then."""
+
+    snapshot: Any
+    starts: tuple[Start, ...] = ()
+    answers: Any = None
+    used: Any = None
+
+    def forecasts(self, known: Known | None = None, always: Iterable[JobNumber] = ()) -> tuple[Forecast, ...]:
+        """What is said of every job that waits; with what is `known` of the last cycles only what changed, and what is
+        said of those that are `always` told of."""
+        from flagplotd.sched.forecasts import Known, of_idle, of_waiting
+
+        snapshot, known = self.snapshot, known or Known()
+        known.tidy()
+        known.forget(always)
+        if self.answers is not None:
+            waiting = of_waiting(snapshot, self.answers, self.used.tolist(), known)
+        else:
+            waiting = [_no_nodes(number) for number in snapshot.waiting.rows["number"].tolist()]
+        return (*of_idle(snapshot, known), *waiting)
+
+
 def plan(snapshot: Snapshot, policy: Policy) -> Plan:
     """Run one cycle. Pure: the snapshot's arrays are copied, so that it may be planned on again."""
-    from flagplotd.sched.forecasts import forecasts_of
+    done = run(snapshot, policy)
+    return Plan(done.starts, done.forecasts(), len(snapshot.waiting))
+
+
+def run(snapshot: Snapshot, policy: Policy) -> Done:
+    """As `plan`, with what follows from it left to be asked for."""
+    in_order(snapshot, policy)
+    if not len(snapshot.waiting) or not snapshot.nodes:
+        return Done(snapshot)
+    out, out_gpu, answers, used = _run(snapshot, policy)
+    return Done(snapshot, tuple(_starts(snapshot, out.tolist(), out_gpu.tolist())), answers, used)
+
+
+def in_order(snapshot: Snapshot, policy: Policy) -> None:
+    """Put what waits in the order in which it is looked at."""
     from flagplotd.sched.order import positions
     from flagplotd.sched.priority import Inputs
 
     given = snapshot.inputs or Inputs(tiers={one.name: one.priority_tier for one in snapshot.partitions.values()})
-    order = positions([row.job for row in snapshot.waiting], given, policy, snapshot.now)
-    snapshot.waiting = [snapshot.waiting[place] for place in order]
-    count = len(snapshot.waiting)
-    if count == 0 or not snapshot.nodes:
-        return Plan((), (*snapshot.idle_forecasts, *(_no_nodes(row.job.number) for row in snapshot.waiting)), count)
-    out, out_gpu, answers, used = _run(snapshot, policy)
-    starts = _starts(snapshot, out.tolist(), out_gpu.tolist())
-    return Plan(tuple(starts), (*snapshot.idle_forecasts, *forecasts_of(snapshot, answers, used.tolist())), count)
+    order = positions(snapshot.waiting, snapshot.requests, given, policy, snapshot.now)
+    snapshot.waiting = snapshot.waiting.take(order)
 
 
 def _run(snapshot: Snapshot, policy: Policy) -> tuple[Any, Any, Any, Any]:
@@ -79,8 +113,8 @@ def _run(snapshot: Snapshot, policy: Policy) -> tuple[Any, Any, Any, Any]:
     from flagplotd.sched.kernel.cycle import cycle, prepare
 
     ints, waiting, nodes, width = np.int64, snapshot.waiting, len(snapshot.nodes), snapshot.g_of.shape[1]
-    most = max(shape.most for shape in snapshot.shapes)
-    rows = most + min(sum(row.count for row in waiting) * most, MOST_STARTS)
+    most = max(snapshot.shapes[shape].most for shape in set(waiting.rows["shape"].tolist()))
+    rows = most + min(int(waiting.rows["count"].sum()) * most, MOST_STARTS)
     planned = len(waiting) if policy.backfill == "conservative" else min(policy.reservations, len(waiting))
     arrays = arrays_of(snapshot, rows + 2 * min(planned * most, MOST_PLANNED) + 2 * layout.LICENSES)
     when = np.zeros((layout.BOUNDS, nodes), ints)
@@ -90,7 +124,7 @@ def _run(snapshot: Snapshot, policy: Policy) -> tuple[Any, Any, Any, Any]:
             first, run)  # fmt: skip
     jobs = np.zeros(len(waiting), layout.JOB)
     for name in ("shape", "count", "chain"):
-        jobs[name] = [getattr(row, name) for row in waiting]
+        jobs[name] = waiting.rows[name]
     used = np.array([limit.used for limit in snapshot.limits], ints).reshape(-1, layout.USED)
     limits = np.array([limit.most for limit in snapshot.limits], ints).reshape(-1, layout.USED)
     c_first = np.cumsum([0, *(len(chain) for chain in snapshot.chains)])

@@ -12,8 +12,6 @@ from msgspec import Struct
 
 from flagplot_wire.codec import BadFrame, encode
 from flagplot_wire.events import Event
-from flagplot_wire.ids import JobNumber
-from flagplot_wire.job import Forecast
 from flagplot_wire.replies import EventsPushed, ForecastsPushed, SamplesPushed, SnapshotPart
 from flagplot_wire.telemetry import NodeSample
 from flagplotd.core.state import State
@@ -163,13 +161,3 @@ def catch_up(state: State, events: list[Event], after: int, samples: Iterable[No
             yield SamplesPushed(some_samples)
 
     return parts()
-
-
-def difference(old: dict[JobNumber, Forecast], new: dict[JobNumber, Forecast]) -> Iterator[ForecastsPushed]:
-    """What changed from one table of forecasts to the next, in pushes of a bearable size."""
-    changed = tuple(forecast for number, forecast in new.items() if old.get(number) != forecast)
-    gone = tuple(forecast.number for number, forecast in old.items() if number not in new)
-    for some in pieces(changed, 5_000):
-        yield ForecastsPushed(some)
-    for start in range(0, len(gone), 50_000):
-        yield ForecastsPushed((), gone[start : start + 50_000])
