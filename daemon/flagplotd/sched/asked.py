@@ -13,12 +13,14 @@ from flagplot_wire.job import Job, Request
 from flagplot_wire.node import Node
 from flagplot_wire.policy import Limits
 from flagplotd.core.limits import limit_chain
-from flagplotd.core.needs import MAX_GPU_TYPES, needs
+from flagplotd.core.needs import needs
 from flagplotd.core.sharing import ENDLESS, RESOURCES, Sharing, totals_of
 from flagplotd.core.state import State
-from flagplotd.sched.kernel.layout import NEVER
+from flagplotd.sched.arrays import shape_records
+from flagplotd.sched.grown import Grown
+from flagplotd.sched.kernel.layout import NEVER, SHAPE
 from flagplotd.sched.places import Places
-from flagplotd.sched.shapes import Shape, shape_of
+from flagplotd.sched.shapes import shape_of
 
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -36,28 +38,36 @@ class Limit:
 
 
 class Asked:
-    """Lists by shape: `shapes`, `samples` (a job that asks for it), `counted` (what it counts for in limits, and its time
-    limit), `masks` and `reserved`. `chains` are lists of the keys of `limits`."""
+    """By shape: `shapes`, `requests`, `counted` (what it counts for in limits, and its time limit), `masks`, `reserved` and
+    `records` (as `arrays.shape_records`). `chains` are lists of the keys of `limits`."""
 
     def __init__(self) -> None:
-        self.shapes: list[Shape] = []
-        self.samples: list[Job] = []
-        self.counted: list[list[int]] = []
-        self.masks: list[int] = []
-        self.reserved: list[tuple[int, int, int]] = []
+        self.shapes, self.requests = Grown(object), Grown(object)
+        self.counted, self.masks, self.reserved = Grown(np.int64, 7), Grown(np.int64), Grown(np.int64, 3)
+        self.records = Grown(SHAPE)
+        self._samples: list[Job] = []
+        self._types: dict[str, int] = {}
         self.chains: list[tuple[str, ...]] = []
         self.limits: dict[str, Limit] = {}
         self._members: list[Job] = []
         self._places: Places | None = None
+        self._allowed: Bytes | None = None
         self._shapes: dict[tuple[object, ...], int] = {}
         self._chains: dict[tuple[str, str, str, str], int] = {}
 
-    def look(self, state: State, nodes: list[Node], sharing: Sharing, *, anew: bool, policy: bool) -> None:
-        """Before rows are made: `anew` where nodes, partitions or reservations changed, `policy` where limits did."""
+    def look(
+        self, state: State, nodes: list[Node], types: dict[str, int], sharing: Sharing, *, anew: bool, policy: bool
+    ) -> None:
+        """Before rows are made: `anew` where nodes, partitions or reservations changed, `policy` where limits did. `types`
+        numbers the types of GPUs."""
         if anew or self._places is None:
-            self._places = Places(state, nodes, sharing)
-            self.masks = [self._places.row(job) for job in self.samples]
-            self.reserved = [_reservation(state, job.spec.reservation) for job in self.samples]
+            self._places, self._allowed = Places(state, nodes, sharing), None
+            for row, job in enumerate(self._samples):
+                self.masks.all[row] = self._places.row(job)
+                self.reserved.all[row] = _reservation(state, job.spec.reservation)
+        if types != self._types:
+            self._types = dict(types)
+            self.records.all[:] = shape_records(self.shapes.all.tolist(), types)
         if policy:
             self.limits.clear()
             self.chains = [self._links(state, job) for job in self._members]
@@ -67,7 +77,9 @@ class Asked:
     def allowed(self) -> Bytes:
         """By row of `masks` the nodes that may be used."""
         assert self._places is not None
-        return self._places.allowed()
+        if self._allowed is None:
+            self._allowed = self._places.allowed()
+        return self._allowed
 
     def shape(self, state: State, job: Job, waived: bool) -> int:
         """The number of a job's shape; `waived` where it does not mind the switches any more."""
@@ -77,12 +89,15 @@ class Asked:
         if index is None:
             assert self._places is not None
             index = self._shapes[key] = len(self.shapes)
-            shape = shape_of(request)
-            self.shapes.append(replace(shape, switches=0) if waived else shape)
-            self.samples.append(job)
-            self.counted.append(_counted(request))
-            self.masks.append(self._places.row(job))
-            self.reserved.append(_reservation(state, spec.reservation))
+            shape = replace(shape_of(request), switches=0) if waived else shape_of(request)
+            self._samples.append(job)
+            self._allowed = None
+            for column, one in (
+                (self.shapes, shape), (self.requests, request), (self.counted, _counted(request)),
+                (self.masks, self._places.row(job)), (self.reserved, _reservation(state, spec.reservation)),
+                (self.records, shape_records([shape], self._types)[0]),
+            ):  # fmt: skip
+                column.add(one)
         return index
 
     def chain(self, state: State, job: Job, sharing: Sharing) -> int:
@@ -111,9 +126,9 @@ class Asked:
         kept, new_shapes = _renumber(shapes, len(self.shapes))
         keys = list(self._shapes)
         self._shapes = {keys[old]: new for new, old in enumerate(kept)}
-        for name in ("shapes", "samples", "counted", "masks", "reserved"):
-            column = getattr(self, name)
-            setattr(self, name, [column[old] for old in kept])
+        self._samples = [self._samples[old] for old in kept]
+        for column in (self.shapes, self.requests, self.counted, self.masks, self.reserved, self.records):
+            column.keep(kept)
         kept, new_chains = _renumber(chains, len(self.chains))
         members = list(self._chains)
         self._chains = {members[old]: new for new, old in enumerate(kept)}
@@ -140,18 +155,3 @@ def _reservation(state: State, name: str) -> tuple[int, int, int]:
         return -1, 0, NEVER
     number = list(state.reservations).index(name)
     return number, 0 if one.flex else one.start, NEVER if one.flex else one.end
-
-
-def shape_arrays(shapes: list[Shape], types: dict[str, int]) -> tuple[Ints, Ints, Ints]:
-    """(needs, GPU types, GPU counts) by shape."""
-    need = np.zeros((max(len(shapes), 1), 6), np.int64)
-    kinds = np.full((max(len(shapes), 1), MAX_GPU_TYPES), -1, np.int64)
-    counts = np.zeros((max(len(shapes), 1), MAX_GPU_TYPES), np.int64)
-    for row, shape in enumerate(shapes):
-        # A type that no node has gets an index that none carries, so that it never fits.
-        share = types.get(shape.share_type, len(types) + 1) if shape.share_type else -1
-        need[row] = (shape.cpu, shape.mem, shape.shards, shape.vram, share, shape.exclusive)
-        for kind, (word, count) in enumerate(shape.gpus):
-            kinds[row, kind] = types.get(word, len(types) + 1) if word else -1
-            counts[row, kind] = count
-    return need, kinds, counts

@@ -113,7 +113,7 @@ def _run(snapshot: Snapshot, policy: Policy) -> tuple[Any, Any, Any, Any]:
     from flagplotd.sched.kernel.cycle import cycle, prepare
 
     ints, waiting, nodes, width = np.int64, snapshot.waiting, len(snapshot.nodes), snapshot.g_of.shape[1]
-    most = max(snapshot.shapes[shape].most for shape in set(waiting.rows["shape"].tolist()))
+    most = int(snapshot.records["most"][waiting.rows["shape"]].max())
     rows = most + min(int(waiting.rows["count"].sum()) * most, MOST_STARTS)
     planned = len(waiting) if policy.backfill == "conservative" else min(policy.reservations, len(waiting))
     arrays = arrays_of(snapshot, rows + 2 * min(planned * most, MOST_PLANNED) + 2 * layout.LICENSES)

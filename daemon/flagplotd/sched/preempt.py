@@ -266,8 +266,7 @@ class _Search:
 def _limits(snapshot: Snapshot) -> dict[JobNumber, int]:
     """The time limits of what waits."""
     rows = snapshot.waiting.rows
-    numbers, shapes = rows["number"].tolist(), rows["shape"].tolist()
-    return {number: snapshot.shapes[shape].limit for number, shape in zip(numbers, shapes, strict=True)}
+    return dict(zip(rows["number"].tolist(), snapshot.records["limit"][rows["shape"]].tolist(), strict=True))
 
 
 def has_room(now: Snapshot, shape: int, node: int, freed: list[Freed]) -> bool:
@@ -288,7 +287,8 @@ def has_room(now: Snapshot, shape: int, node: int, freed: list[Freed]) -> bool:
 
 def _gpus_suffice(now: Snapshot, shape: int, node: int, gfree: list[int]) -> bool:
     """Whether GPUs of a node with `gfree` shards free hold a part of a shape."""
-    _, _, shards, vram, share_type, _ = now.need[shape].tolist()
+    asked = now.records[shape]
+    shards, vram, share_type = (int(asked[name]) for name in ("shards", "vram", "stype"))
     cards = list(zip(gfree, now.g_of[node].tolist(), now.g_type[node].tolist(), now.g_vram[node].tolist(), strict=True))
     if shards or vram:
         return any(
@@ -298,7 +298,7 @@ def _gpus_suffice(now: Snapshot, shape: int, node: int, gfree: list[int]) -> boo
             for free, of, kind, has in cards
         )
     whole = [kind for free, of, kind, _ in cards if 0 < of == free]
-    counts, kinds = now.counts[shape].tolist(), now.kinds[shape].tolist()
+    counts, kinds = asked["count"].tolist(), asked["kind"].tolist()
     typed = all(whole.count(kind) >= count for kind, count in zip(kinds, counts, strict=True) if kind >= 0)
     return typed and len(whole) >= sum(counts)
 

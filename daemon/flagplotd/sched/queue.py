@@ -15,7 +15,7 @@ from flagplot_wire.job import Job, Reason
 ROW = np.dtype(
     [(name, np.int64) for name in ("number", "submit", "eligible", "priority", "nice", "due", "stop")]
     + [(name, np.int32) for name in ("shape", "count", "chain", "partition", "qos", "whom", "reservation")]
-    + [(name, np.int8) for name in ("idle", "still")]
+    + [(name, np.int32) for name in ("idle", "still")],
 )
 """A pending job: its number, times of submission and since when it is eligible, the priority that an operator set (0:
 none), nice value; `due` is when it may start as far as a clock decides; `stop` are the limits that stop it, as bits

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +13,8 @@ from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Job, Request
 from flagplot_wire.node import Node, Partition
 from flagplotd.core.state import State
-from flagplotd.sched.asked import Asked, Limit, shape_arrays
+from flagplotd.sched.arrays import shape_records
+from flagplotd.sched.asked import Asked, Limit
 from flagplotd.sched.ends import Ends
 from flagplotd.sched.hardware import Hardware
 from flagplotd.sched.holds import Hold
@@ -19,7 +22,7 @@ from flagplotd.sched.preempt import Preemption
 from flagplotd.sched.priority import Inputs
 from flagplotd.sched.queue import NAMES, Queue, first_seen
 from flagplotd.sched.shapes import Shape
-from flagplotd.sched.stopped import PLACES, stopped
+from flagplotd.sched.stopped import stopped
 
 Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
@@ -29,7 +32,7 @@ Bytes = NDArray[np.uint8]
 class Snapshot:
     """Everything a cycle needs, apart from the state. `waiting` may start now, `idle` may not whatever is free.
 
-    By shape: `need`, `kinds` and `counts` (as `shape_arrays`), `counted` (what it counts for in limits, and its
+    By shape: `records` (as `arrays.shape_records`), `counted` (what it counts for in limits, and its
     time limit), `requests`, `s_mask` (its row of `allowed`) and `s_res` (its reservation's number, -1: none; when that opens and closes). By node: `n_*` what it
     is, `cpu`, `mem`, `gfree`, `jobs` what is free and who is there, `c_numa` free CPUs by NUMA domain. By GPU: `g_*`. By
     end of a part of a running job: `e_*`. `holds` are what else is taken and given back at known times. `chains` are
@@ -41,13 +44,11 @@ class Snapshot:
     free_cpus: list[int]
     waiting: Queue
     idle: Queue
-    shapes: list[Shape]
+    shapes: Sequence[Shape]
     types: dict[str, int]
-    need: Ints
-    kinds: Ints
-    counts: Ints
+    records: Any
     counted: Ints
-    requests: list[Request]
+    requests: Sequence[Request]
     s_mask: Ints
     s_res: Ints
     allowed: Bytes
@@ -97,15 +98,11 @@ class Snapshot:
         place = self.waiting.place(number)
         assert place is not None
         index = self.waiting[place].shape
-        shapes = [*self.shapes, shape]
-        need, kinds, counts = shape_arrays(shapes, self.types)
         return replace(
             self,
-            shapes=shapes,
+            shapes=[*self.shapes, shape],
             requests=[*self.requests, self.requests[index]],
-            need=need,
-            kinds=kinds,
-            counts=counts,
+            records=np.concatenate([self.records, shape_records([shape], self.types)]),
             counted=np.vstack([self.counted, self.counted[index : index + 1]]),
             s_mask=np.append(self.s_mask, self.s_mask[index]),
             s_res=np.vstack([self.s_res, self.s_res[index : index + 1]]),
@@ -139,22 +136,23 @@ def assemble(
     limits = {name: asked.limits[name] for chain in chain_of.tolist() for name in asked.chains[chain]}
     numbers = {name: number for number, name in enumerate(limits)}
     chains = [tuple(numbers[name] for name in asked.chains[chain]) for chain in chain_of.tolist()]
-    shapes = [asked.shapes[shape] for shape in shape_of.tolist()]
-    counted = np.array(asked.counted, np.int64).reshape(-1, PLACES)[shape_of]
+    records, counted = asked.records.all[shape_of], asked.counted.all[shape_of]
+    shapes = asked.shapes.all[shape_of]
     rows["stop"] = stopped(rows, counted, chains, list(limits.values()))
     queue = replace(queue, names=names)
     free = (rows["idle"] == 0) & (rows["stop"] == 0)
-    need, kinds, counts = shape_arrays(shapes, hardware.types)
     allowed = asked.allowed()
-    mask_of, s_mask = first_seen(np.array(asked.masks, np.int64)[shape_of], len(allowed))
+    mask_of, s_mask = first_seen(asked.masks.all[shape_of], len(allowed))
     time, node, cpu, mem, gpu, number = ends.columns(now)
     # A license that is not configured any more has no seats.
-    licenses = licenses | {name: 0 for shape in shapes for name, _ in shape.licenses if name not in licenses}
+    licenses = licenses | {
+        name: 0 for shape in shapes[records["licenses"] > 0] for name, _ in shape.licenses if name not in licenses
+    }
     return Snapshot(
         now=now, nodes=list(nodes), free_cpus=list(hardware.free_cpus), waiting=queue.take(np.flatnonzero(free)),
-        idle=queue.take(np.flatnonzero(~free)), shapes=shapes, types=dict(hardware.types), need=need, kinds=kinds,
-        counts=counts, counted=counted, requests=[asked.samples[shape].spec.request for shape in shape_of.tolist()],
-        s_mask=s_mask.astype(np.int64), s_res=np.array(asked.reserved, np.int64).reshape(-1, 3)[shape_of],
+        idle=queue.take(np.flatnonzero(~free)), shapes=shapes, types=dict(hardware.types),
+        records=records, counted=counted, requests=asked.requests.all[shape_of],
+        s_mask=s_mask.astype(np.int64), s_res=asked.reserved.all[shape_of],
         allowed=allowed[mask_of] if len(mask_of) else np.ones((1, len(nodes)), np.uint8),
         up=hardware.up.copy(), n_cpu=hardware.n_cpu.copy(), n_mem=hardware.n_mem.copy(), n_leaf=hardware.n_leaf.copy(),
         n_block=hardware.n_block.copy(), switch_parent=hardware.switch_parent.copy(),

@@ -119,7 +119,8 @@ class Standing:
         places = anew or bool(marks.partitions or marks.reservations)
         # A partition may have another QoS, and with it other limits.
         policy = marks.all or marks.policy or bool(marks.partitions)
-        self.asked.look(state, self.nodes, sharing, anew=places, policy=policy)
+        assert self.hardware is not None
+        self.asked.look(state, self.nodes, self.hardware.types, sharing, anew=places, policy=policy)
         self._look_at_jobs(state, now, marks, sharing)
         self._look_at_nodes(state, marks.nodes)
         self._extra = None if extra is None else self._line(state, extra, now, sharing)

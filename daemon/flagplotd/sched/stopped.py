@@ -33,7 +33,9 @@ def stopped(rows: Any, counted: Ints, chains: list[tuple[int, ...]], limits: lis
     for row, links in enumerate(chains):
         table[row, : len(links)] = links
     least = np.minimum(room, cap)[table].min(axis=1)
-    over = np.flatnonzero((counted[rows["shape"]] > least[rows["chain"]]).any(axis=1))
+    # Most chains are far from all of their limits.
+    near = np.flatnonzero((counted.max(axis=0) > least).any(axis=1)[rows["chain"]])
+    over = near[(counted[rows["shape"][near]] > least[rows["chain"][near]]).any(axis=1)]
     need, chain = counted[rows["shape"][over]], rows["chain"][over]
     bits = np.where(lengths[chain] > DETAILED, LONG, 0)
     weights = 1 << np.arange(len(RESOURCES))

@@ -99,6 +99,10 @@ class Table:
     def queue(self) -> Queue:
         """All rows in the order of numbers, copied."""
         slots = self.slots()
+        if len(slots) == self._end and (np.diff(slots) > 0).all():
+            # Nothing is missing and all is in order: a plain copy takes a fraction of the time.
+            some = slice(self._end)
+            return Queue(self.rows[some].copy(), self.jobs[some].copy(), self.why[some].copy(), self.names, slots)
         return Queue(self.rows[slots], self.jobs[slots], self.why[slots], self.names, slots)
 
     def renumber(self, column: str, terms: Ints) -> None:
