@@ -21,12 +21,23 @@ def cluster() -> Iterator[Cluster]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture(scope="module")
-def fleet() -> Iterator[Cluster]:
-    """A demo fleet of three simulated nodes without the stream of sample jobs, for one test module."""
+def demo(nodes: int) -> Iterator[Cluster]:
+    """A demo fleet without the stream of sample jobs."""
     folder = Path(tempfile.mkdtemp(prefix="flagplot-f-"))
-    made = start_cluster(folder, "--demo", "--nodes", "3", "--no-jobs")
-    wait_until(lambda: sum(node["responding"] for node in made.json("nodes")) == 3, 90, "three responding nodes")
+    made = start_cluster(folder, "--demo", "--nodes", str(nodes), "--no-jobs")
+    wait_until(lambda: sum(node["responding"] for node in made.json("nodes")) == nodes, 90, f"{nodes} responding nodes")
     yield made
     made.run("down", "--cancel-jobs")
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def fleet() -> Iterator[Cluster]:
+    """Three simulated nodes, for one test module."""
+    yield from demo(3)
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Cluster]:
+    """Two simulated nodes, for one test module."""
+    yield from demo(2)

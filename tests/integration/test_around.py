@@ -4,26 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.cluster import BIN, Cluster, start_cluster, wait_until
+from support.cluster import BIN, Cluster, wait_until
 from support.terminal import Terminal
 
 pytestmark = pytest.mark.timeout(300)
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Cluster]:
-    folder = Path(tempfile.mkdtemp(prefix="flagplot-a-"))
-    made = start_cluster(folder, "--demo", "--nodes", "2", "--no-jobs")
-    wait_until(lambda: sum(node["responding"] for node in made.json("nodes")) == 2, 90, "two responding nodes")
-    yield made
-    made.run("down", "--cancel-jobs")
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def own(lab: Cluster, **files: str) -> None:

@@ -110,6 +110,19 @@ async def test_the_program_ends_with_the_client(connection: asyncssh.SSHClientCo
     await until(lambda: not alive(pid), 10, "the end of the program")
 
 
+async def test_it_ends_though_the_controller_ignores_hangups(connection: asyncssh.SSHClientConnection) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        process = await connection.create_process(term_type="xterm", term_size=(80, 24), encoding=None)
+        told = await line(process)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    ignored = int(Path(f"/proc/{told['pid']}/status").read_text().partition("SigIgn:")[2].split()[0], 16)
+    assert not ignored >> (signal.SIGHUP - 1) & 1 and not ignored >> (signal.SIGQUIT - 1) & 1
+    connection.abort()
+    await until(lambda: not alive(told["pid"]), 10, "the end of the program")
+
+
 async def test_a_command_without_a_terminal(connection: asyncssh.SSHClientConnection) -> None:
     process = await connection.create_process("flagplot queue --user 'a b'", encoding=None)
     told = await line(process)

@@ -5,12 +5,9 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import subprocess
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from support.cluster import ROOT, Cluster, start_cluster, wait_until
+from support.cluster import ROOT, Cluster, wait_until
 from support.terminal import Terminal
 
 from flagplot.view.draft import FIELDS
@@ -18,16 +15,6 @@ from flagplot.view.draft import FIELDS
 pytestmark = pytest.mark.timeout(300)
 TO_COMMAND = len(FIELDS)
 """Tab presses from the form's first field to the command."""
-
-
-@pytest.fixture(scope="module")
-def lab() -> Iterator[Cluster]:
-    folder = Path(tempfile.mkdtemp(prefix="flagplot-n-"))
-    made = start_cluster(folder, "--demo", "--nodes", "2", "--no-jobs")
-    wait_until(lambda: sum(node["responding"] for node in made.json("nodes")) == 2, 90, "two responding nodes")
-    yield made
-    made.run("down", "--cancel-jobs")
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def plain_ssh(lab: Cluster) -> list[str]:

@@ -41,7 +41,7 @@ def follow(state: State, snapshot: Snapshot, policy: Policy, made: Plan) -> None
     starts = list(made.starts)
     forecasts = {forecast.number: forecast for forecast in made.forecasts}
     limit = len(order) if policy.backfill == "conservative" else policy.reservations
-    promised = 0
+    promised, kept_cores = 0, False
     for row in snapshot.waiting:
         job, left = row.job, row.count
         waited = snapshot.now - job.status.eligible_time
@@ -58,7 +58,8 @@ def follow(state: State, snapshot: Snapshot, policy: Policy, made: Plan) -> None
             continue
         forecast, over = forecasts[job.number], oracle.over_limit(job)
         assert forecast.reasons
-        assert over or not oracle.can_start(job, snapshot.now, strict), (job.number, "could start now")
+        # CPUs promised beside GPUs may be in the way of any job behind.
+        assert over or kept_cores or not oracle.can_start(job, snapshot.now, strict), (job.number, "could start now")
         tried = oracle.times_allow(job, snapshot.now) and oracle.seats_free(job, snapshot.now)
         assert over or not tried or bool(forecast.never) == (not oracle.able(job, up=False)), (job.number, forecast)
         if over or promised >= limit or (tried and not oracle.able(job, up=True)):
@@ -66,11 +67,17 @@ def follow(state: State, snapshot: Snapshot, policy: Policy, made: Plan) -> None
             continue
         promised += 1
         earliest = oracle.earliest(job, strict)
-        assert forecast.start == earliest, (job.number, forecast, earliest)
+        near = job.spec.request.near_gpus
+        if near and forecast.start is not None:
+            # Which CPUs will be free the oracle does not know: the start is never earlier than without asking for them.
+            assert earliest is not None and forecast.start >= earliest, (job.number, forecast, earliest)
+        else:
+            assert near or forecast.start == earliest, (job.number, forecast, earliest)
         promise = made.promises.of(job.number) if made.promises is not None else None
-        assert (promise is None) == (earliest is None)
-        if promise is not None and earliest is not None:
-            assert promise[0] == earliest and promise[1][0][0] == forecast.nodes[0]
+        assert (promise is None) == (forecast.start is None)
+        if promise is not None:
+            assert promise[0] == forecast.start and promise[1][0][0] == forecast.nodes[0]
             parts_then = [(name, {gpu: count for gpu, count in enumerate(gpus) if count}) for name, gpus in promise[1]]
-            oracle.take(job, earliest, parts_then, strict)
+            oracle.take(job, promise[0], parts_then, strict)
+            kept_cores |= near
     assert not starts, starts

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Literal, cast
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from flagplot_wire.node import Partition
 
 ROOT = "root"
 """The account above all others."""
@@ -119,6 +123,16 @@ class Reservation(Struct, frozen=True, omit_defaults=True, tag="reservation"):
     ignore_jobs: bool = False
     maintenance: bool = False
     repeat_s: int = 0
+
+    def covered(self, nodes: Iterable[str], partitions: Mapping[str, Partition]) -> set[str]:
+        """The names of the nodes that it is about, of all `nodes` and with the `partitions` as they are."""
+        if self.nodes:
+            return set(self.nodes)
+        partition = partitions.get(self.partition)
+        if partition is not None and not partition.all_nodes:
+            return set(partition.nodes)
+        return set(nodes) if self.all_nodes or partition is not None else set()
+
     comment: str = ""
 
     @property

@@ -201,7 +201,9 @@ class Keeper:
         try:
             stderr = starting.result()
         except LaunchError as wrong:
-            self.fail(one, str(wrong))
+            if not one.cause:
+                # Otherwise it was ended before it began.
+                self.fail(one, str(wrong))
             return
         if one.stderr >= 0:
             os.close(stderr)

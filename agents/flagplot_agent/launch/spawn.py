@@ -29,6 +29,7 @@ _SET_MEMPOLICY = {"x86_64": 238, "aarch64": 237}
 _MPOL_BIND = 2
 _MASK_BITS = 64
 _MOST = 2**63 - 1
+_HANDLED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 _SIGNALS = tuple(int(number) for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 
 
@@ -74,14 +75,18 @@ class Starting:
 def begin(recipe: dict[str, Any], task: dict[str, Any], joins: list[str]) -> Starting:
     """Fork a task into the control groups whose `cgroup.procs` are `joins`; raises OSError."""
     parent, child = socket.socketpair()
+    # A signal that comes before the child has let go of our handlers waits until it has: they would swallow it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
     try:
         pid = os.fork()
+        if pid == 0:
+            _become(recipe, task, joins, child)
     except OSError:
         parent.close()
         child.close()
         raise
-    if pid == 0:
-        _become(recipe, task, joins, child)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
     child.close()
     parent.setblocking(False)
     return Starting(pid, parent)
@@ -97,6 +102,9 @@ def _become(recipe: dict[str, Any], task: dict[str, Any], joins: list[str], chan
             os.sched_setaffinity(0, recipe["cpus"])
         _bind_memory(recipe.get("mems", []))
         script = -1 if "program" in task else _open_script(recipe, task["argv"][0])
+        if recipe.get("task_prolog"):
+            # The user may not be able to read the interpreter's files.
+            import subprocess  # noqa: F401
         _switch_user(recipe)
         os.umask(recipe.get("umask", 0o022))
         _enter(recipe["work_dir"])

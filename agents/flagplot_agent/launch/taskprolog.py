@@ -27,7 +27,7 @@ def apply_lines(environment: dict[str, str], output: str) -> tuple[dict[str, str
 
 def run_task_prolog(program: str, limit_s: int, environment: dict[str, str]) -> tuple[dict[str, str], str]:
     """(the task's environment, empty or why the task must not start). Prints to standard output."""
-    # Not above: it brings `threading`, whose work after a fork would take longer than all else of a start.
+    # Not above (spawn has it loaded by now): it brings `threading`, whose work after a fork would take longer than all else of a start.
     import subprocess
 
     what = f"the task prolog {program}"

@@ -164,7 +164,9 @@ class Stepper:
         try:
             os.close(starting.result())
         except LaunchError as wrong:
-            self.fail(str(wrong))
+            if self.kill_at is None:
+                # Otherwise it was ended before it began.
+                self.fail(str(wrong))
             return
         for descriptor in task.outputs:
             self.listen(task, descriptor)

@@ -14,21 +14,11 @@ MOST = 1_000
 """Occurrences of a repeating reservation that are looked at, at most."""
 
 
-def covered(mirror: Mirror, one: Reservation) -> set[str]:
-    """The names of the nodes it is about."""
-    if one.nodes:
-        return set(one.nodes)
-    partition = mirror.partitions.get(one.partition)
-    if partition is not None and not partition.all_nodes:
-        return set(partition.nodes)
-    return set(mirror.nodes) if one.all_nodes or partition is not None else set()
-
-
 def by_node(mirror: Mirror) -> dict[str, tuple[Reservation, ...]]:
     """The reservations of each node that has any, by their start."""
     found: dict[str, list[Reservation]] = {}
     for one in sorted(mirror.reservations.values(), key=lambda one: (one.start, one.name)):
-        for name in covered(mirror, one):
+        for name in one.covered(mirror.nodes, mirror.partitions):
             found.setdefault(name, []).append(one)
     return {name: tuple(some) for name, some in found.items()}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from flagplot.language import tr
 from flagplot.view.effects import in_columns
 from flagplot.view.job import dependency_words
 from flagplot.view.queue import job_target
@@ -140,9 +141,9 @@ def effect_of(job: Job, changes: Mapping[str, str], operator: bool) -> str:
     """What a change will do to a job, or that it cannot or need not be; as the controller will decide."""
     by_name = {field.name: field for field in FIELDS}
     if job.status.state.ended or job.status.state is State.COMPLETING:
-        return "nothing: has ended"
+        return tr("nothing: has ended")
     if started(job) and any(not by_name[name].running for name in changes):
-        return "cannot: has started"
+        return tr("cannot: has started")
     if started(job) and "time_limit" in changes and not operator and _raises(job, changes["time_limit"]):
         return "cannot: operators raise limits"
     words = []

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from flagplot.client.mirror import Mirror
-from flagplot.view.bookings import covered, when_words, whom_words
+from flagplot.view.bookings import when_words, whom_words
 from flagplot.view.node_list import affected_by
 from flagplot.view.policy import flags_words
 from flagplot_wire.errors import Refused
@@ -24,7 +24,7 @@ FLAGS = ("maint", "flex", "ignore_jobs", "daily", "weekly")
 
 def lines_of(mirror: Mirror, one: Reservation, now: int) -> list[str]:
     """Everything about one, for a popup."""
-    nodes = covered(mirror, one)
+    nodes = one.covered(mirror.nodes, mirror.partitions)
     part = [
         f"{count} {what} of each" for count, what in ((one.cores, "cores"), (one.gpus, "GPUs")) if count is not None
     ]

@@ -22,12 +22,7 @@ _WHERE = ("nodes", "all_nodes", "partition", "cores", "gpus")
 
 def covered(state: State, reservation: Reservation) -> set[str]:
     """The names of the nodes it is about."""
-    if reservation.nodes:
-        return set(reservation.nodes)
-    partition = state.partitions.get(reservation.partition)
-    if partition is not None and not partition.all_nodes:
-        return set(partition.nodes)
-    return set(state.nodes) if reservation.all_nodes or partition is not None else set()
+    return reservation.covered(state.nodes, state.partitions)
 
 
 def whole(reservation: Reservation) -> bool:

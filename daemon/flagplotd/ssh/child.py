@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import sys
 import termios
 
@@ -23,9 +24,17 @@ def become(name: str) -> None:
         raise SystemExit("flagplot: could not become the user")
 
 
+def hear_signals() -> None:
+    """A controller may have been told to ignore some (nohup): the program must hear that its terminal is gone."""
+    for number in signal.valid_signals():
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
+
+
 def main() -> None:
     """See the module."""
     tty, user, folder, _, *program = sys.argv[1:]
+    hear_signals()
     if tty == "1":
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     if user:

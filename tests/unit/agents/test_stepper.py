@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import signal
 import socket
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from flagplot_agent.launch.spawn import begin
 from flagplot_wire import step_messages
 
 ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
@@ -183,3 +185,22 @@ def test_a_client_that_does_not_read_stops_the_tasks_and_costs_little(parts: lis
         quiet, last = (quiet + 1, last) if now == last else (0, now)
         time.sleep(0.01)
     assert quiet == 20 and resident() - before < 8
+
+
+def test_a_signal_right_after_the_fork_is_not_swallowed_by_our_handlers(tmp_path: Path) -> None:
+    """The stepper handles SIGTERM; its child must die of one that comes before it has put that away."""
+    script = tmp_path / "script"
+    script.write_text("#!/bin/sh\nexec sleep 60\n")
+    script.chmod(0o700)
+    recipe = {"uid": os.getuid(), "gid": os.getgid(), "cpus": [], "work_dir": str(tmp_path), "append": False}
+    task = {"argv": [str(script)], "environment": {}, "stdin": "", "stdout": os.devnull, "stderr": ""}
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        for _ in range(20):
+            starting = begin(recipe, task, [])
+            os.kill(starting.pid, signal.SIGTERM)
+            _, status = os.waitpid(starting.pid, 0)
+            starting.channel.close()
+            assert os.WTERMSIG(status) == signal.SIGTERM
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 
 from flagplot.client.mirror import Mirror
+from flagplot.language import tr
 from flagplot.tui.main_view import MainView
 from flagplot.tui.widgets.dials import Dials
 from flagplot.view.pulse import EVERY_S, KEPT, Reading, dials, read, span_words
@@ -95,7 +96,7 @@ class PulseView(MainView):
         if wanted != self._shown:
             self._shown = wanted
             self.dials.empty = [
-                "Waiting for the controller",
+                tr("Waiting for the controller"),
                 clean(mirror.problem) or "the dials come with its first answer",
             ]
             self.dials.set_dials(dials(self.readings))

@@ -60,7 +60,7 @@ def choose(shape, mask, want, masks, found, count, nodes, switches, tally, chose
 
 @inner
 def _counted(shape, mask, want, masks, found, count, nodes, switches, tally, chosen):
-    """As `_choose`, of a gang that counts nodes of groups: within the smallest block and the lowest switch that do."""
+    """As `choose`, of a gang that counts nodes of groups: within the smallest block and the lowest switch that do."""
     if shape.contiguous:
         return counted_neighbours(shape, mask, want, masks, found, count, chosen)
     if not enough(shape, mask, masks, found, count):
