@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.cluster import Cluster, start_cluster, wait_until
+
+
+def pytest_configure() -> None:
+    """Programs that tests start hear interrupts and hang-ups, whatever started the tests ignores (a shell's `&`, nohup)."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="module")

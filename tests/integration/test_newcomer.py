@@ -121,7 +121,7 @@ def edit_time_limit(lab: Cluster, terminal: Terminal) -> None:
     terminal.keys("e")
     terminal.wait_for("Edit job 3")
     terminal.keys("C-a", "C-k")
-    terminal.wait_for("flagplot update 3 --time=")
+    terminal.wait_for("Time limit is empty: write UNLIMITED for none")
     terminal.type("2:00:00")
     terminal.wait_for("--time=2:00:00")
     terminal.keys("F2")

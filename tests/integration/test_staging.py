@@ -14,6 +14,8 @@ import pytest
 from support.cluster import BIN, Cluster, wait_until
 from support.other_identity import as_somebody_else
 
+from flagplot_agent.launch.journal import Journal
+
 RUN = str(BIN / "flagplot")
 
 
@@ -197,8 +199,8 @@ def test_an_agent_that_is_killed_sends_what_is_owed_when_it_is_back(fleet: Clust
     wait_until((tmp_path / "ready").exists, 30, "the job")
     os.kill(int(json.loads((fleet.data_dir / "run" / "agent-gpu03.json").read_text())["pid"]), signal.SIGKILL)
     go.touch()
-    ended = fleet.data_dir / "agents" / "gpu03" / "jobs" / f"{number}.1" / "end.json"
-    wait_until(ended.exists, 20, "the end that the keeper wrote down")
+    journal = Journal(fleet.data_dir / "agents" / "gpu03" / "jobs")
+    wait_until(lambda: journal.end_of(f"{number}.1"), 20, "the end that the keeper wrote down")
     fleet.cli("up", "--detach", "--demo", "--nodes", "3", "--no-jobs")
     fleet.wait_state(number, "COMPLETED")
     fleet.cli("fetch", str(number))

@@ -98,10 +98,15 @@ def value_of(job: Job, name: str) -> str:
     return ""
 
 
-def problem_with(field: EditField, value: str) -> str:
-    """What is wrong with a typed value, in words (empty: nothing)."""
-    if not value:
+def problem_with(field: EditField, value: str | None) -> str:
+    """What is wrong with a typed value (None: it was not changed), in words (empty: nothing)."""
+    if value is None:
         return ""
+    if not value:
+        if field.name == "time_limit":
+            return f"{field.label} is empty: write UNLIMITED for none"
+        # A name that is taken away asks for the default.
+        return f"{field.label} must be a whole number" if field.name in NUMBERS else ""
     if field.name in NUMBERS:
         return "" if value.lstrip("-").isdecimal() else f"{field.label} must be a whole number"
     try:

@@ -106,9 +106,7 @@ class EditScreen(ModalScreen[None]):
                 continue
             box = boxes.first(Input)
             value = box.value.strip()
-            # A number or a limit that is taken away says nothing; a name that is taken away asks for the default.
-            silent = not value and (field.name in NUMBERS or field.name == "time_limit")
-            if not box.disabled and not silent and value != clean(self._before[field.name]):
+            if not box.disabled and value != clean(self._before[field.name]):
                 found[field.name] = value
         return found
 
@@ -123,7 +121,7 @@ class EditScreen(ModalScreen[None]):
         changes = self.changes()
         problem = ""
         for field in FIELDS:
-            wrong = problem_with(field, changes.get(field.name, ""))
+            wrong = problem_with(field, changes.get(field.name))
             for box in self.query(f"#edit-{field.name}"):
                 box.set_class(bool(wrong), "-bad")
             problem = problem or wrong
@@ -148,7 +146,7 @@ class EditScreen(ModalScreen[None]):
             self.cockpit.say("Nothing was changed")
             return
         for field in FIELDS:
-            if problem := problem_with(field, changes.get(field.name, "")):
+            if problem := problem_with(field, changes.get(field.name)):
                 self.query_one(f"#edit-{field.name}", Input).focus()
                 self.cockpit.failure(problem, ["nothing was sent"])
                 return

@@ -49,6 +49,8 @@ class OutputPane(Widget):
         self._searching: int | None = None
         """How much of the file is still to be searched; None: nothing is searched for."""
         self._search: Worker[None] | None = None
+        self._verdict = ("", "")
+        """What was searched for further up last, and why nothing was found."""
 
     def compose(self) -> ComposeResult:
         """Both."""
@@ -158,6 +160,7 @@ class OutputPane(Widget):
         return True
 
     async def _look(self, words: str, before: int) -> None:
+        self._verdict = ("", "")
         try:
             while before > 0:
                 answer = await self.cockpit.calls.output(self._request(before, PIECE, words))
@@ -170,9 +173,9 @@ class OutputPane(Widget):
                 before = self._searching = answer.searched
                 self.draw_state()
             else:
-                self._trouble = "nothing further up matches"
+                self._verdict = (words, "nothing further up matches")
         except Refused as refused:
-            self._trouble = refused.message
+            self._verdict = (words, refused.message)
         self._searching = None
         self.draw_state()
 
@@ -199,8 +202,10 @@ class OutputPane(Widget):
         if self._searching is not None:
             line.append(f"searching, {size_words(self._searching)} to go (Esc stops) ", role("match"))
         elif log.search:
-            keys = "n N" if log.has_match else "N searches further up"
-            line.append(f"/{clean(log.search)} ({keys}) ", role("match"))
+            verdict = self._verdict[1] if log.search == self._verdict[0] else ""
+            keys = "(n N) " if log.has_match else "" if verdict else "(N searches further up) "
+            line.append(f"/{clean(log.search)} {keys}", role("match"))
+            line.append(clean(f"{verdict} ") if verdict else "", role("warning"))
         if log.binary:
             line.append("binary data, made safe ", role("warning"))
         if log.size_of_file:

@@ -81,18 +81,19 @@ class TopLine(Widget):
         """The line of the views, with the breadcrumbs and the view's own counts."""
         app = self.cockpit
         right = Text(f"{app.view_counts} ", app.role("dim"), no_wrap=True)
-        left = self._views(long=True)
-        if left.cell_len + right.cell_len > self.size.width:
-            left = self._views(long=False)
+        for titles, gap in ((True, " "), (True, ""), (False, " ")):
+            left = self._views(titles, gap)
+            if left.cell_len + right.cell_len <= self.size.width:
+                break
         return self._spread(left, right)
 
-    def _views(self, long: bool) -> Text:
-        """The views, `long` with all their titles, else with that of the one shown alone; then the breadcrumbs."""
+    def _views(self, titles: bool, gap: str) -> Text:
+        """The views, each with its title or only the one shown, with a blank before and `gap` behind; then the breadcrumbs."""
         app = self.cockpit
         line = Text(no_wrap=True)
         for entry in app.views:
             chosen = bool(app.trail) and app.trail[0] == entry.name
-            words = f" {entry.key} {tr(entry.title)} " if long or chosen else f" {entry.key} "
+            words = f" {entry.key} {tr(entry.title)}{gap}" if titles or chosen else f" {entry.key}{gap}"
             line.append(words, app.role("tab-on" if chosen else "tab"))
         if len(app.trail) > 1:
             line.append("  ›  ".join(["", *app.crumbs[1:]]), app.role("bold"))
