@@ -12,7 +12,7 @@ from support.preempt_kit import Preempting, asks
 from support.preempt_oracle import fewest, may_go
 
 from flagplot_wire.job import GpuCount, Request
-from flagplotd.sched.plan import Plan, Policy
+from flagplotd.sched.plan import Policy
 from flagplotd.sched.preempt import decide
 from flagplotd.sched.snapshot import Snapshot
 from flagplotd.sched.victims import Choice, Cost, total
@@ -150,8 +150,8 @@ def renamed(snapshot: Snapshot) -> Snapshot:
 @given(worlds(), some.data())
 def test_the_names_of_nodes_decide_nothing(world: Preempting, data: Any) -> None:
     world.high(data.draw(requests(len(world.state.nodes))))
-    first = decide(world.snapshot(), Plan(), Policy())
-    again = decide(renamed(world.snapshot()), Plan(), Policy())
+    first = decide(world.snapshot(), (), Policy())
+    again = decide(renamed(world.snapshot()), (), Policy())
     assert [one.victims for one in first.preempts] == [one.victims for one in again.preempts]
 
 

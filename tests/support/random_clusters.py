@@ -106,7 +106,6 @@ odd_fields = some.one_of(
     ),
     some.sampled_from(NODES[:4]).map(lambda name: {"exclude": (name,)}),
     some.just({"exclusive": True}),
-    some.just({"near_gpus": True}),
     some.lists(some.sampled_from(LICENSES), min_size=1, max_size=2, unique=True).map(
         lambda wanted: {"licenses": tuple(LicenseCount(name, count) for name, count in wanted)}
     ),

@@ -16,6 +16,7 @@ from flagplot_wire.job import State as JobState
 from flagplot_wire.policy import ROOT, Account, Association, Kind, Record, kind_of
 from flagplot_wire.steps import Step
 from flagplotd.core.limits import scopes, weight
+from flagplotd.core.needs import held_by
 from flagplotd.core.state import NodeUse, State
 
 HOLDING = frozenset({JobState.RUNNING, JobState.SUSPENDED, JobState.COMPLETING})
@@ -188,6 +189,9 @@ def _add(state: State, job: Job, jobs: int) -> None:
 def _count_again(state: State) -> None:
     """An account moved or a partition has another QoS: the keys of its jobs are others."""
     state.submitted.clear()
+    state.held.clear()
+    for number in state.active:
+        _hold(state, state.jobs[number], 1)
     groups: dict[tuple[str, str, str, str], tuple[Job, int]] = {}
     for job in state.jobs.values():
         if jobs := weight(job):
@@ -196,6 +200,17 @@ def _count_again(state: State) -> None:
             groups[group] = (first, counted + jobs)
     for job, jobs in groups.values():
         _add(state, job, jobs)
+
+
+def _hold(state: State, job: Job, sign: int) -> None:
+    """Sum what an active job counts for in limits."""
+    counts = held_by(job.spec.request)
+    for key in scopes(state, job.user, job.spec):
+        sums = state.held.setdefault(key, [0] * len(counts))
+        for place, count in enumerate(counts):
+            sums[place] += sign * count
+        if not sums[0]:
+            del state.held[key]
 
 
 def _member(numbers: set[JobNumber], number: JobNumber, wanted: bool) -> None:
@@ -207,6 +222,9 @@ def _member(numbers: set[JobNumber], number: JobNumber, wanted: bool) -> None:
 
 def _account(state: State, job: Job, sign: int) -> None:
     assert job.status.allocation is not None
+    _hold(state, job, sign)
+    for wanted in job.spec.request.licenses:
+        state.seats[wanted.name] = state.seats.get(wanted.name, 0) + sign * wanted.count
     for part in job.status.allocation.nodes:
         use = state.use.setdefault(part.node, NodeUse())
         mask = 0 if job.status.suspended_at else mask_of(part.cpu_ids)

@@ -9,6 +9,7 @@ from flagplot_wire.indices import count_indices, has_index, mask_of
 from flagplot_wire.job import State as JobState
 from flagplotd.core.apply import holds
 from flagplotd.core.limits import scopes, weight
+from flagplotd.core.needs import held_by
 from flagplotd.core.state import NodeUse, State
 
 
@@ -139,6 +140,16 @@ def _counts(state: State) -> list[str]:
         if jobs := weight(job):
             counted.update(dict.fromkeys(scopes(state, job.user, job.spec), jobs))
     wrong = {key for key in {*counted, *state.submitted} if counted[key] != state.submitted.get(key, 0)}
+    held: dict[str, list[int]] = {}
+    seats: Counter[str] = Counter()
+    for job in (state.jobs[number] for number in state.active):
+        for key in scopes(state, job.user, job.spec):
+            sums = held.setdefault(key, [0] * 5)
+            held[key] = [one + more for one, more in zip(sums, held_by(job.spec.request), strict=True)]
+        for one in job.spec.request.licenses:
+            seats[one.name] += one.count
+    if held != state.held or seats != Counter(state.seats):
+        return [f"held are {state.held} and {state.seats}, the jobs say {held} and {dict(seats)}"]
     defaults = {one.user: one.account for one in state.associations.values() if one.default}
     if defaults != state.default_accounts or len(defaults) != sum(one.default for one in state.associations.values()):
         return [f"default accounts are {state.default_accounts}, the associations say {defaults}"]

@@ -46,11 +46,14 @@ def planned(step: Stepper, plan: Planned) -> set[JobNumber]:
             continue
         start(step, planned_start)
         started.add(planned_start.number)
+        step.state.forecasts.pop(planned_start.number, None)
         if sharing is not None and job is not None:
             sharing.take(job)
-    step.state.forecasts = {
-        forecast.number: forecast for forecast in plan.forecasts if forecast.number in step.state.pending
-    }
+    told = {forecast.number: forecast for forecast in plan.forecasts if forecast.number in step.state.pending}
+    if plan.whole:
+        step.state.forecasts = told
+    else:
+        step.state.forecasts.update(told)
     return started
 
 

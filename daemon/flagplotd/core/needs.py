@@ -74,3 +74,9 @@ def needs(request: Request) -> Needs:
         gpus = 1
     limit = request.time_limit_s or NO_LIMIT
     return Needs(nodes, cpus, gpus, memory, None if limit == NO_LIMIT else limit)
+
+
+def held_by(request: Request) -> tuple[int, int, int, int, int]:
+    """What a running job counts for, whenever it ends: itself, nodes, CPUs, GPUs, MiB."""
+    least = needs(request)
+    return 1, least.nodes, least.cpus, least.gpus, least.memory_mib

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from flagplot_wire.alloc import NodeAlloc
 from flagplot_wire.job import Job, Reason, Request, Why
+from flagplot_wire.policy import Limits
 from flagplot_wire.units import format_memory
 from flagplotd.core.admission import impossible
 from flagplotd.core.limits import Limited, chain, limit_chain, scopes
-from flagplotd.core.needs import needs, seats
+from flagplotd.core.needs import held_by, needs, seats
 from flagplotd.core.reservations import covered, whole
 from flagplotd.core.state import State
 
@@ -29,49 +30,52 @@ def totals_of(request: Request, left_s: int | None = None) -> list[int]:
         minutes = -(-least.gpus * left_s // 60)
     else:
         minutes = ENDLESS if least.gpu_minutes is None else least.gpu_minutes
-    return [1, least.nodes, least.cpus, least.gpus, least.memory_mib, minutes]
+    return [*held_by(request), minutes]
+
+
+def gpu_minutes(state: State, now: int) -> dict[str, int]:
+    """By the keys of `limits.scopes`: the decayed use, and what running jobs may still use."""
+    found: dict[str, int] = {}
+    for key, usage in state.usage.items():
+        account = key.partition("@")[2]
+        for scope in (f"user:{key}", *(f"account:{name}" for name in chain(state, account))):
+            found[scope] = found.get(scope, 0) + usage.gpu_seconds // 60
+    for number in state.active:
+        job = state.jobs[number]
+        left = max(job.limit_ends - now, 0) if job.time_limit_s else 0
+        if minutes := totals_of(job.spec.request, left)[5]:
+            for scope in scopes(state, job.user, job.spec):
+                found[scope] = found.get(scope, 0) + minutes
+    return found
 
 
 class Sharing:
-    """The use of every limit and license at `now`; `take` counts a start on top."""
+    """The use of every limit and license at `now`, as the state counts it; see `take`."""
 
     def __init__(self, state: State, now: int) -> None:
         self._state, self._now = state, now
         self._chains: dict[tuple[str, str, str, str], list[Limited]] = {}
         self._covered: dict[str, set[str]] = {}
         self._said: dict[tuple[str, str, str, str, Request], list[Reason]] = {}
-        self._used: dict[str, list[int]] = {}
-        self._licenses = dict(state.settings.licenses)
+        self._minutes: dict[str, int] | None = None
         self._limited = state.settings.enforce != "off" and bool(state.accounts or state.associations or state.qos)
-        if self._limited or self._licenses:
-            for number in state.active:
-                job = state.jobs[number]
-                limit = job.time_limit_s
-                left = max(job.limit_ends - now, 0) if limit else 0
-                self._add(job, totals_of(job.spec.request, left))
-        if self._limited:
-            self._past_use()
 
-    def _past_use(self) -> None:
-        for key, usage in self._state.usage.items():
-            account = key.partition("@")[2]
-            for scope in (f"user:{key}", *(f"account:{name}" for name in chain(self._state, account))):
-                self._used.setdefault(scope, [0] * len(RESOURCES))[5] += usage.gpu_seconds // 60
+    def used(self, key: str, limits: Limits) -> list[int]:
+        """What is used under a key, by `RESOURCES`; GPU minutes, which pass with time, only where they are limited."""
+        held = self._state.held.get(key) or [0] * (len(RESOURCES) - 1)
+        return [*held, self._minutes_of(key) if limits.gpu_minutes is not None else 0]
 
-    def _add(self, job: Job, counted: list[int]) -> None:
-        for wanted in job.spec.request.licenses:
-            if wanted.name in self._licenses:
-                self._licenses[wanted.name] -= wanted.count
-        if self._limited:
-            for key in scopes(self._state, job.user, job.spec):
-                used = self._used.setdefault(key, [0] * len(RESOURCES))
-                for place, count in enumerate(counted):
-                    used[place] += count
+    def _minutes_of(self, key: str) -> int:
+        if self._minutes is None:
+            self._minutes = gpu_minutes(self._state, self._now)
+        return self._minutes.get(key, 0)
 
     def take(self, job: Job) -> None:
-        """Count a start."""
+        """A start was made, which the state counts: what is remembered here follows."""
         self._said.clear()
-        self._add(job, totals_of(job.spec.request))
+        if (minutes := self._minutes) is not None:
+            for key in scopes(self._state, job.user, job.spec):
+                minutes[key] = minutes.get(key, 0) + totals_of(job.spec.request)[5]
 
     def _chain(self, job: Job) -> list[Limited]:
         key = (job.user, job.spec.account, job.spec.qos, job.spec.partition)
@@ -91,40 +95,27 @@ class Sharing:
 
     def stopped(self, job: Job) -> list[Reason]:
         """As `over`, apart from what passes by itself, so that a plan can tell when."""
-        found = self._over_limits(job) if self._limited else []
-        if job.spec.reservation and (sentence := self._outside(job)):
-            found.append(Reason(Why.RESERVATION, sentence))
-        return found
+        return [*(self._over_limits(job) if self._limited else ()), *self.outside(job)]
 
     def short(self, job: Job) -> Reason | None:
         """The licenses that are not free now."""
-        short = [name for name, count in seats(job.spec.request).items() if self._licenses.get(name, 0) < count]
+        if not job.spec.request.licenses:
+            return None
+        there = self.licenses
+        short = [name for name, count in seats(job.spec.request).items() if there.get(name, 0) < count]
         if not short:
             return None
-        free = ", ".join(f"{name} ({max(self._licenses.get(name, 0), 0)} free)" for name in short)
+        free = ", ".join(f"{name} ({max(there.get(name, 0), 0)} free)" for name in short)
         return Reason(Why.LICENSES, f"licenses are in use: {free}")
 
     @property
     def licenses(self) -> dict[str, int]:
         """What is free of every license; less than nothing where more is used than there is."""
-        return dict(self._licenses)
+        return {name: total - self._state.seats.get(name, 0) for name, total in self._state.settings.licenses}
 
     def in_use(self, key: str) -> list[int]:
-        """What is used under a key of `limits.scopes`, by `RESOURCES`."""
-        return list(self._used.get(key, [0] * len(RESOURCES)))
-
-    def chain_of(self, job: Job) -> list[tuple[str, str, list[int], list[int]]]:
-        """Of each limit that holds for the job: whose it is in words, its key, what is used, and the most (-1: no limit)
-        by `RESOURCES`."""
-        if not self._limited:
-            return []
-        found = []
-        for words, key, limits in self._chain(job):
-            most = [getattr(limits, name) for name in RESOURCES]
-            if any(value is not None for value in most):
-                used = self._used.get(key, [0] * len(RESOURCES))
-                found.append((words, key, list(used), [-1 if value is None else value for value in most]))
-        return found
+        """What is used under a key of `limits.scopes`, by `RESOURCES`; GPU minutes in any case."""
+        return self.used(key, Limits(gpu_minutes=0))
 
     def _over_limits(self, job: Job) -> list[Reason]:
         key = (job.user, job.spec.account, job.spec.qos, job.spec.partition, job.spec.request)
@@ -134,19 +125,13 @@ class Sharing:
         return list(known)
 
     def _compare(self, job: Job) -> list[Reason]:
-        found: list[Reason] = []
-        counted = totals_of(job.spec.request)
-        for words, key, limits in self._chain(job):
-            of_qos = key.startswith("qos:")
-            if sentence := impossible(limits, needs(job.spec.request), words):
-                found.append(Reason(Why.QOS_JOB if of_qos else Why.ASSOC_JOB, sentence))
-                continue
-            used = self._used.get(key, [0] * len(RESOURCES))
-            for place, name in enumerate(RESOURCES):
-                most = getattr(limits, name)
-                if most is not None and counted[place] and used[place] + counted[place] > most:
-                    found.append(reason_of(words, key, place, used, most))
-        return found
+        links = ((words, key, limits, self.used(key, limits)) for words, key, limits in self._chain(job))
+        return over_limits(links, job.spec.request)
+
+    def outside(self, job: Job) -> list[Reason]:
+        """Why the job's reservation, over or too short for it, keeps it from starting."""
+        sentence = self._outside(job) if job.spec.reservation else ""
+        return [Reason(Why.RESERVATION, sentence)] if sentence else []
 
     def _outside(self, job: Job) -> str:
         name = job.spec.reservation
@@ -211,6 +196,21 @@ class Sharing:
                 continue
             if job.spec.reservation != name and job.status.allocation is not None:
                 yield from (part for part in job.status.allocation.nodes if part.node == node)
+
+
+def over_limits(chain: Iterable[tuple[str, str, Limits, list[int]]], request: Request) -> list[Reason]:
+    """The limits of a chain (whose in words, key, the limits, what is used by `RESOURCES`) that a start would exceed."""
+    found: list[Reason] = []
+    counted = totals_of(request)
+    for words, key, limits, used in chain:
+        if sentence := impossible(limits, needs(request), words):
+            found.append(Reason(Why.QOS_JOB if key.startswith("qos:") else Why.ASSOC_JOB, sentence))
+            continue
+        for place, name in enumerate(RESOURCES):
+            most = getattr(limits, name)
+            if most is not None and counted[place] and used[place] + counted[place] > most:
+                found.append(reason_of(words, key, place, used, most))
+    return found
 
 
 def reason_of(words: str, key: str, place: int, used: list[int], most: int) -> Reason:

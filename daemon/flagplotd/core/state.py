@@ -112,7 +112,8 @@ class State:
     the job it made; `forecasts` and `live` are not journalled. `names` lists the numbers of pending and active
     jobs by (user, name) in order; `accounts`, `qos` and `reservations` go by name, `associations` and `usage`
     by `user@account`; `default_accounts` maps users to the accounts of their default associations; `usage_at` is
-    when the usage was last decayed; `submitted` counts the pending and running jobs by the keys of `limits.scopes`;
+    when the usage was last decayed; `submitted` counts the pending and running jobs by the keys of `limits.scopes`,
+    `held` sums `needs.held_by` of the active ones by the same keys, `seats` their licenses by name;
     `suspended` lists the suspended jobs and `given_room` the pending ones that others are preempted for;
     `site` holds the site factors that are not 0;
     `steps` are the running steps of jobs, `next_step` the number of a job's next one;
@@ -148,6 +149,8 @@ class State:
     next_step: dict[JobNumber, int] = field(default_factory=dict)
     default_accounts: dict[str, str] = field(default_factory=dict)
     submitted: dict[str, int] = field(default_factory=dict)
+    held: dict[str, list[int]] = field(default_factory=dict)
+    seats: dict[str, int] = field(default_factory=dict)
     swept_at: int = 0
     used_at: int = 0
     planned_at: int = 0

@@ -176,7 +176,7 @@ class Preempt(Struct, frozen=True):
 class Planned(Struct, frozen=True):
     """A scheduling cycle's result, re-checked start by start and preemption by preemption against the state of now.
 
-    `forecasts` replaces the whole table of forecasts. `given_up` are jobs that did not start although all of their
+    `forecasts` replaces the whole table of forecasts, or is what changed of it where it is not `whole`. `given_up` are jobs that did not start although all of their
     victims had gone: what is kept for them is free again.
     """
 
@@ -184,6 +184,7 @@ class Planned(Struct, frozen=True):
     forecasts: tuple[Forecast, ...] = ()
     preempts: tuple[Preempt, ...] = ()
     given_up: tuple[JobNumber, ...] = ()
+    whole: bool = True
 
 
 class BeginStep(Struct, frozen=True):

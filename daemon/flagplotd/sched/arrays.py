@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,7 @@ from flagplotd.sched.kernel import layout as at
 from flagplotd.sched.kernel.gang import SWITCH
 
 if TYPE_CHECKING:
+    from flagplotd.sched.shapes import Shape
     from flagplotd.sched.snapshot import Snapshot
 
 
@@ -94,32 +96,50 @@ def _bits(allowed: Any) -> Any:
     return np.packbits(padded, axis=1, bitorder="little").view(np.uint64)
 
 
-def _shapes(snapshot: Snapshot) -> Any:
-    asked = snapshot.shapes
-    shapes = np.zeros(max(len(asked), 1), at.SHAPE)
-    if not asked:
-        return shapes
-    for place, name in enumerate(("cpu", "mem", "shards", "vram", "stype", "exclusive")):
-        shapes[name] = snapshot.need[:, place]
-    shapes["kind"], shapes["count"] = snapshot.kinds, snapshot.counts
-    shapes["kinds"], shapes["gpus"] = (snapshot.counts > 0).sum(axis=1), snapshot.counts.sum(axis=1)
-    shapes["limit"] = [shape.limit for shape in asked]
-    for name in ("least", "most", "near", "switches", "contiguous"):
-        shapes[name] = [getattr(shape, name) for shape in asked]
-    shapes["mask"], shapes["need"] = snapshot.s_mask, snapshot.counted
+def shape_records(asked: Sequence[Shape], types: Mapping[str, int]) -> Any:
+    """What of `SHAPE` follows from shapes alone; `types` numbers the types of GPUs."""
+    shapes = np.zeros(len(asked), at.SHAPE)
+    shapes["kind"] = shapes["stype"] = -1
     for row, shape in enumerate(asked):
-        if shape.others or shape.quotas:
-            shapes["others"][row], shapes["groups"][row], shapes["apart"][row] = (
-                shape.others,
-                len(shape.quotas),
-                shape.apart,
-            )
-            shapes["quota"][row, : len(shape.quotas)] = shape.quotas
+        one = shapes[row]
+        for name in (
+            "cpu",
+            "mem",
+            "shards",
+            "vram",
+            "exclusive",
+            "limit",
+            "least",
+            "most",
+            "near",
+            "switches",
+            "contiguous",
+        ):
+            one[name] = getattr(shape, name)
+        # A type that no node has gets an index that none carries, so that it never fits.
+        if shape.share_type:
+            one["stype"] = types.get(shape.share_type, len(types) + 1)
+        for place, (word, count) in enumerate(shape.gpus):
+            one["count"][place] = count
+            if word:
+                one["kind"][place] = types.get(word, len(types) + 1)
+        one["licenses"] = len(shape.licenses)
+        one["others"], one["groups"], one["apart"] = shape.others, len(shape.quotas), shape.apart
+        for place, quota in enumerate(shape.quotas):
+            one["quota"][place] = quota
+    shapes["kinds"], shapes["gpus"] = (shapes["count"] > 0).sum(axis=1), shapes["count"].sum(axis=1)
+    return shapes
+
+
+def _shapes(snapshot: Snapshot) -> Any:
+    shapes = snapshot.records.copy() if len(snapshot.records) else np.zeros(1, at.SHAPE)
+    if not len(snapshot.records):
+        return shapes
+    shapes["mask"], shapes["need"] = snapshot.s_mask, snapshot.counted[:, : at.USED]
     shapes["res"], shapes["opens"], shapes["closes"] = snapshot.s_res.T
     rows = {name: row for row, name in enumerate(snapshot.licenses)}
-    for row, shape in enumerate(asked):
-        shapes["licenses"][row] = len(shape.licenses)
-        for place, (name, count) in enumerate(shape.licenses):
+    for row in np.flatnonzero(shapes["licenses"]).tolist():
+        for place, (name, count) in enumerate(snapshot.shapes[row].licenses):
             shapes["license"][row, place], shapes["seats"][row, place] = rows[name], count
     return shapes
 

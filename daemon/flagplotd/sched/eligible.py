@@ -2,31 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from flagplot_wire.indices import count_indices
-from flagplot_wire.job import Forecast, Job, Reason, Why
+from flagplot_wire.job import Job, Reason, Why
 from flagplotd.core import dependency
 from flagplotd.core.sharing import Sharing
 from flagplotd.core.state import State
 
+STILL = frozenset(
+    {
+        Why.HELD_USER,
+        Why.HELD_ADMIN,
+        Why.DEPENDENCY,
+        Why.DEPENDENCY_NEVER,
+        Why.ARRAY_LIMIT,
+        Why.PARTITION_DOWN,
+    }
+)
+"""Reasons that only an event takes away. Jobs that wait for these alone need no cycle until something happens."""
+TIME = frozenset({Why.BEGIN_TIME, Why.REQUEUE_DELAY})
+"""Reasons that pass at a moment known beforehand."""
 
-def eligible(state: State, now: int, sharing: Sharing) -> tuple[list[Job], list[Forecast]]:
-    """The jobs to plan, and forecasts of those that may not start whatever is free."""
-    jobs: list[Job] = []
-    idle: list[Forecast] = []
-    for number in state.pending:
-        job = state.jobs[number]
-        if job.is_array and not job.status.waiting:
-            continue
-        reasons = not_eligible(state, job, now) + sharing.stopped(job)
-        if not reasons:
-            jobs.append(job)
-        else:
-            start = max(job.spec.begin, job.status.retry_at)
-            only_time = all(reason.why in (Why.BEGIN_TIME, Why.REQUEUE_DELAY) for reason in reasons)
-            idle.append(Forecast(number, tuple(reasons), start if only_time else None))
-    return jobs, idle
+
+def still(reasons: Iterable[Reason]) -> bool:
+    """Whether time alone changes nothing."""
+    return all(reason.why in STILL for reason in reasons)
+
+
+def again_at(state: State, job: Job, now: int, reasons: Iterable[Reason]) -> int:
+    """The first moment after `now` at which time alone may change what is said of a job here (0: none)."""
+    request, times = job.spec.request, [job.spec.begin, job.status.retry_at]
+    if request.switches and request.switches_wait_s:
+        times.append(job.status.eligible_time + request.switches_wait_s)
+    reservation = state.reservations.get(job.spec.reservation)
+    if reservation is not None and job.time_limit_s:
+        times.append(reservation.end - job.time_limit_s + 1)
+    if any(reason.why is Why.DEPENDENCY for reason in reasons) and job.spec.dependency is not None:
+        # How long after a start one waits is looked at again and again: nobody tells when that is over.
+        times += [now + 1 for term in job.spec.dependency.terms if term.kind == "after"]
+    return min((time for time in times if time > now), default=0)
 
 
 def not_eligible(state: State, job: Job, now: int) -> list[Reason]:

@@ -17,7 +17,8 @@ from flagplot_wire.text import counted
 from flagplot_wire.units import format_limit, format_memory
 from flagplotd.core.state import State, Who
 from flagplotd.sched.eligible import why_waiting
-from flagplotd.sched.plan import Policy, plan
+from flagplotd.sched.forecasts import Known
+from flagplotd.sched.plan import Policy, run
 from flagplotd.sched.preempt import Decision, guarded, told
 from flagplotd.sched.shapes import MEM_ALL, Shape, shape_of
 from flagplotd.sched.snapshot import Snapshot, take
@@ -36,11 +37,11 @@ def imagined(spec: JobSpec, who: Who, now: int) -> Job:
 def forecast_of(snapshot: Snapshot, policy: Policy, number: JobNumber) -> Forecast:
     """The forecast of one job in a snapshot, with hints; a start at the snapshot's moment means now."""
     policy = guarded(snapshot, policy)
-    made = plan(snapshot, policy)
-    for start in made.starts:
+    done = run(snapshot, policy)
+    for start in done.starts:
         if start.number == number:
             return Forecast(_public(number), (), snapshot.now, tuple(start.allocation.names))
-    found = next((forecast for forecast in made.forecasts if forecast.number == number), None)
+    found = next((forecast for forecast in done.forecasts(Known(only=number)) if forecast.number == number), None)
     if found is None:
         return Forecast(_public(number))
     (found,) = told(snapshot, (found,), Decision())
@@ -53,11 +54,11 @@ def _public(number: JobNumber) -> JobNumber:
 
 
 def _hints(snapshot: Snapshot, policy: Policy, number: JobNumber) -> tuple[str, ...]:
-    row = next((row for row in snapshot.waiting if row.job.number == number), None)
-    if row is None:
+    place = snapshot.waiting.place(number)
+    if place is None:
         return ()
     hints = []
-    for words, shape in _variants(snapshot.shapes[row.shape]):
+    for words, shape in _variants(snapshot.shapes[snapshot.waiting[place].shape]):
         if _starts_with(snapshot, policy, number, shape):
             hints.append(words)
         if len(hints) == 2:
@@ -93,7 +94,7 @@ def _variants(shape: Shape) -> list[tuple[str, Shape]]:
 
 
 def _starts_with(snapshot: Snapshot, policy: Policy, number: JobNumber, shape: Shape) -> bool:
-    return any(start.number == number for start in plan(snapshot.with_shape(number, shape), policy).starts)
+    return any(start.number == number for start in run(snapshot.with_shape(number, shape), policy).starts)
 
 
 def explain(state: State, number: JobNumber, policy: Policy, now: int) -> Forecast:

@@ -49,18 +49,19 @@ class Hardware:
         self.g_numa -= 1
         self.g_island = np.zeros((count, self.width), np.int64)
         self.c_numa = np.zeros((count, max(domains, 1)), np.int64)
-        self.free_cpus: list[int] = []
+        self.free_cpus: list[int] = [0] * count
         kept = suspending.parked(state)
         for row, node in enumerate(nodes):
-            self._fill(row, node, state.use.get(node.name, NodeUse()), kept.get(node.name, 0))
+            self.fill(row, node, state.use.get(node.name, NodeUse()), kept.get(node.name, 0))
         self._join(state, nodes)
 
-    def _fill(self, row: int, node: Node, use: NodeUse, parked: int) -> None:
+    def fill(self, row: int, node: Node, use: NodeUse, parked: int) -> None:
+        """What a node of the same kind is and has free; the CPUs `parked` are for nobody."""
         inventory = node.inventory
         assert inventory is not None
         mask = mask_of(inventory.cpu_ids)
         free = mask & ~use.cpus & ~parked
-        self.free_cpus.append(free)
+        self.free_cpus[row] = free
         self.up[row] = node.responding and node.drain is None
         self.n_cpu[row], self.cpu[row] = mask.bit_count(), free.bit_count()
         self.n_mem[row], self.mem[row] = inventory.memory_mib, inventory.memory_mib - use.memory_mib
@@ -96,3 +97,11 @@ class Hardware:
         levels = [tree.level.get(name, 0) for name in names]
         self.switch_parent = np.array([*above, -1] if names else [], np.int64)
         self.switch_level = np.array([*levels, max(levels) + 1] if names else [], np.int64)
+
+
+def by_domain(node: Node, cpus: int, most: int, domains: int) -> list[int]:
+    """How many of the CPUs `cpus` (a bit mask) are in each NUMA domain of a node, `most` in all."""
+    found, numa = [0] * domains, node.inventory.numa if node.inventory is not None else ()
+    for domain, mask in [(one.index, mask_of(one.cpu_ids)) for one in numa] or [(0, cpus)]:
+        found[domain] = min((cpus & mask).bit_count(), most - sum(found))
+    return found

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from flagplot_wire.alloc import NodeAlloc
+from flagplot_wire.job import Job
 from flagplot_wire.node import Node
 from flagplot_wire.policy import Reservation
 from flagplotd.core.reservations import whole
@@ -34,12 +35,13 @@ class Hold(Struct, frozen=True):
 
 
 def holds_of(
-    state: State, now: int, nodes: list[Node], licenses: Mapping[str, int], sharing: Sharing, default_time_s: int
-) -> list[Hold]:
-    """All holds; a license's row follows the nodes'."""
-    rows = {node.name: row for row, node in enumerate(nodes)}
+    state: State, now: int, nodes: list[Node], rows: Mapping[str, int], licenses: Mapping[str, int], sharing: Sharing,
+    licensed: list[Job], default_time_s: int,
+) -> list[Hold]:  # fmt: skip
+    """All holds; `rows` are those of the nodes by name, a license's row follows them. `licensed` are the active jobs with
+    licenses."""
     seats = {name: row for row, name in enumerate(licenses, len(nodes))}
-    found = list(_seats_back(state, now, seats, default_time_s))
+    found = list(_seats_back(state, now, seats, licensed, default_time_s))
     for number, reservation in enumerate(state.reservations.values()):
         for time in range(REPEATS if reservation.repeat_s else 1):
             start = reservation.start + reservation.repeat_s * time
@@ -61,8 +63,10 @@ def _pair(row: int, start: int, end: int, number: int, cpus: int, gpus: tuple[tu
     return [Hold(row, start, -1, number, cpus, gpus), Hold(row, end, 1, number, cpus, gpus)]
 
 
-def _seats_back(state: State, now: int, seats: Mapping[str, int], default_time_s: int) -> Iterator[Hold]:
-    for job in (state.jobs[number] for number in sorted(state.active)) if seats else ():
+def _seats_back(
+    state: State, now: int, seats: Mapping[str, int], licensed: list[Job], default_time_s: int
+) -> Iterator[Hold]:
+    for job in licensed:
         end = max((one.end for one in leaving(state, job, now, default_time_s)), default=now + 1)
         for wanted in job.spec.request.licenses:
             if wanted.name in seats:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
 from flagplot_wire.alloc import Allocation
+from flagplot_wire.ids import JobNumber
 from flagplot_wire.indices import first_indices
 from flagplot_wire.job import Forecast, Reason, Why
 from flagplotd.core.stimuli import Start
 
 if TYPE_CHECKING:
+    from flagplotd.sched.forecasts import Known
     from flagplotd.sched.promises import Promises
     from flagplotd.sched.snapshot import Snapshot
 
@@ -55,22 +58,54 @@ class Plan(Struct, frozen=True):
     promises: Promises | None = None
 
 
+class Done(Struct):
+    """A cycle's figures: what starts, the kernels' answers for what waits, in order, and what of each limit is used then."""
+
+    snapshot: Any
+    starts: tuple[Start, ...] = ()
+    answers: Any = None
+    used: Any = None
+    promises: Promises | None = None
+    """What the next cycle is to know of the planned starts (None: nothing is planned)."""
+
+    def forecasts(self, known: Known | None = None, always: Iterable[JobNumber] = ()) -> tuple[Forecast, ...]:
+        """What is said of every job that waits; with what is `known` of the last cycles only what changed, and what is
+        said of those that are `always` told of."""
+        from flagplotd.sched.forecasts import Known, of_idle, of_waiting
+
+        snapshot, known = self.snapshot, known or Known()
+        known.tidy()
+        known.forget(always)
+        if self.answers is not None:
+            waiting = of_waiting(snapshot, self.answers, self.used.tolist(), known)
+        else:
+            waiting = [_no_nodes(number) for number in snapshot.waiting.rows["number"].tolist()]
+        return (*of_idle(snapshot, known), *waiting)
+
+
 def plan(snapshot: Snapshot, policy: Policy) -> Plan:
     """Run one cycle. Pure: the snapshot's arrays are copied, so that it may be planned on again."""
-    from flagplotd.sched.forecasts import forecasts_of
+    done = run(snapshot, policy)
+    return Plan(done.starts, done.forecasts(), len(snapshot.waiting), done.promises)
+
+
+def run(snapshot: Snapshot, policy: Policy) -> Done:
+    """As `plan`, with what follows from it left to be asked for."""
+    in_order(snapshot, policy)
+    if not len(snapshot.waiting) or not snapshot.nodes:
+        return Done(snapshot)
+    out, out_gpu, answers, used, promises = _run(snapshot, policy)
+    return Done(snapshot, tuple(_starts(snapshot, out.tolist(), out_gpu.tolist())), answers, used, promises)
+
+
+def in_order(snapshot: Snapshot, policy: Policy) -> None:
+    """Put what waits in the order in which it is looked at."""
     from flagplotd.sched.order import positions
     from flagplotd.sched.priority import Inputs
 
     given = snapshot.inputs or Inputs(tiers={one.name: one.priority_tier for one in snapshot.partitions.values()})
-    order = positions([row.job for row in snapshot.waiting], given, policy, snapshot.now)
-    snapshot.waiting = [snapshot.waiting[place] for place in order]
-    count = len(snapshot.waiting)
-    if count == 0 or not snapshot.nodes:
-        return Plan((), (*snapshot.idle_forecasts, *(_no_nodes(row.job.number) for row in snapshot.waiting)), count)
-    out, out_gpu, answers, used, promises = _run(snapshot, policy)
-    starts = _starts(snapshot, out.tolist(), out_gpu.tolist())
-    forecasts = forecasts_of(snapshot, answers, used.tolist())
-    return Plan(tuple(starts), (*snapshot.idle_forecasts, *forecasts), count, promises)
+    order = positions(snapshot.waiting, snapshot.requests, given, policy, snapshot.now)
+    snapshot.waiting = snapshot.waiting.take(order)
 
 
 def _run(snapshot: Snapshot, policy: Policy) -> tuple[Any, Any, Any, Any, Promises]:
@@ -81,21 +116,21 @@ def _run(snapshot: Snapshot, policy: Policy) -> tuple[Any, Any, Any, Any, Promis
     from flagplotd.sched.arrays import arrays_of, switches_of
     from flagplotd.sched.kernel import layout
     from flagplotd.sched.kernel.cycle import cycle, prepare
-    from flagplotd.sched.promises import Promises, is_urgent, made, recalled
+    from flagplotd.sched.promises import Promises, made, recalled, urgent
     from flagplotd.sched.typical import typical_of
 
     ints, waiting, nodes, width = np.int64, snapshot.waiting, len(snapshot.nodes), snapshot.g_of.shape[1]
-    most, seats = max(shape.most for shape in snapshot.shapes), max(len(shape.licenses) for shape in snapshot.shapes)
-    starts = min(sum(row.count for row in waiting) * most, MOST_STARTS)
+    most = int(snapshot.records["most"][waiting.rows["shape"]].max())
+    seats = int(snapshot.records["licenses"][waiting.rows["shape"]].max())
+    starts = min(int(waiting.rows["count"].sum()) * most, MOST_STARTS)
     firm = policy.backfill == "conservative"
     planned = len(waiting) if firm else min(policy.reservations, len(waiting))
     jobs = np.zeros(len(waiting), layout.JOB)
     for name in ("shape", "count", "chain"):
-        jobs[name] = [getattr(row, name) for row in waiting]
+        jobs[name] = waiting.rows[name]
     jobs["held"] = -1
     if firm:
-        first_of_all = snapshot.inputs.first if snapshot.inputs is not None else ()
-        jobs["urgent"] = [is_urgent(row.job, first_of_all) for row in waiting]
+        jobs["urgent"] = urgent(waiting.rows, snapshot.inputs.first if snapshot.inputs is not None else ())
     before = snapshot.memory.promises if snapshot.memory is not None else Promises()
     held, kept, kept_gpu = recalled(snapshot, before, jobs, planned)
     promised = min(planned * (most + seats), MOST_PLANNED) + len(kept) + len(before.places) * seats + most + seats

@@ -6,7 +6,8 @@ the scheduler itself would start it with the victims gone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
@@ -28,8 +29,10 @@ from flagplotd.sched.victims import Choice, Cost, total
 from flagplotd.sched.whatif import WhatIf
 
 if TYPE_CHECKING:
-    from flagplotd.sched.plan import Plan, Policy
-    from flagplotd.sched.snapshot import Snapshot, Waiting
+    from flagplotd.sched.forecasts import Known
+    from flagplotd.sched.plan import Policy
+    from flagplotd.sched.queue import Waiting
+    from flagplotd.sched.snapshot import Snapshot
 
 Suits = Callable[[Collection[int]], bool]
 MOST_TRIED = 16
@@ -122,13 +125,13 @@ def _victim(state: State, of: Rights, job: Job, now: int) -> Victim:
     return Victim(job, tuple(frees), cost, now if sleeps else now + of.grace_s(job))
 
 
-def decide(snapshot: Snapshot, made: Plan, policy: Policy) -> Decision:
-    """After a plan, whose starts count as taken: victims for the first blocked jobs that would start without them."""
+def decide(snapshot: Snapshot, starts: tuple[Start, ...], policy: Policy) -> Decision:
+    """After a plan, whose `starts` count as taken: victims for the first blocked jobs that would start without them."""
     given = snapshot.preemption
     if given is None:
         return Decision()
-    started = {start.number for start in made.starts}
-    found = _Search(snapshot, made, policy, given).search() if given.victims else []
+    started = {start.number for start in starts}
+    found = _Search(snapshot, starts, policy, given).search() if given.victims else []
     preempts = tuple(one for one, _ in found)
     served = started.union(one.number for one in preempts)
     gone_by: dict[JobNumber, int] = {}
@@ -145,26 +148,19 @@ def _waits_for_nothing(given: Preemption) -> frozenset[JobNumber]:
 class _Search:
     """One cycle's search for victims. Every preemption that is found counts as done for those behind it."""
 
-    def __init__(self, snapshot: Snapshot, made: Plan, policy: Policy, given: Preemption) -> None:
+    def __init__(self, snapshot: Snapshot, starts: tuple[Start, ...], policy: Policy, given: Preemption) -> None:
+        from flagplotd.sched.plan import in_order
+
         self._policy, self._given = policy, given
-        self._limits = {row.job.number: snapshot.shapes[row.shape].limit for row in snapshot.waiting}
+        self._limits = _limits(snapshot)
         self._now = WhatIf(snapshot)
-        self._now.start(made.starts, self._limits)
+        self._now.start(starts, self._limits)
         self._victims = list(given.victims)
         self._asked = 0
         self._known: dict[int | None, dict[tuple[int, frozenset[int]], bool]] = {}
-        self._in_order()
+        in_order(self._now.snapshot, policy)
         for number, victims in given.leaving.items():
             self._give(number, victims)
-
-    def _in_order(self) -> None:
-        from flagplotd.sched.order import positions
-        from flagplotd.sched.priority import Inputs
-
-        snapshot = self._now.snapshot
-        inputs = snapshot.inputs or Inputs()
-        order = positions([row.job for row in snapshot.waiting], inputs, self._policy, snapshot.now)
-        snapshot.waiting = [snapshot.waiting[place] for place in order]
 
     def _give(self, number: JobNumber, victims: tuple[Victim, ...]) -> None:
         """The room that is being made counts as the job's own already."""
@@ -180,7 +176,7 @@ class _Search:
         """Each preemption, and when its last victim is gone at the latest."""
         found: list[tuple[Preempt, int]] = []
         hopeless: set[tuple[int, str, str]] = set()
-        for number in self._blocked()[:MOST_TRIED]:
+        for number in islice(self._blocked(), MOST_TRIED):
             while not self._is_enough(len(found)) and (row := self._row(number)) is not None:
                 key = (row.shape, row.job.spec.qos, row.job.spec.partition)
                 one = None if key in hopeless else self._for(row)
@@ -193,23 +189,22 @@ class _Search:
     def _is_enough(self, found: int) -> bool:
         return found >= MOST_PREEMPTED_FOR or (found > 0 and self._asked > ENOUGH_ASKED)
 
-    def _blocked(self) -> list[JobNumber]:
+    def _blocked(self) -> Iterator[JobNumber]:
         """Who waits for no victims yet and has a right over somebody, in order."""
         may = dict[tuple[str, str], bool]()
-        given = self._given
+        given, victims = self._given, tuple(self._victims)
         given_room = given.ready.union(given.leaving).difference(_waits_for_nothing(given))
-        found = []
         for row in self._now.snapshot.waiting:
             key = (row.job.spec.qos, row.job.spec.partition)
             if key not in may:
-                may[key] = any(self._given.rights.may(row.job, one.job) for one in self._victims)
+                may[key] = any(given.rights.may(row.job, one.job) for one in victims)
             if may[key] and row.job.number not in given_room:
-                found.append(row.job.number)
-        return found
+                yield row.job.number
 
     def _row(self, number: JobNumber, there: WhatIf | None = None) -> Waiting | None:
         waiting = (there or self._now).snapshot.waiting
-        return next((row for row in waiting if row.job.number == number), None)
+        place = waiting.place(number)
+        return None if place is None else waiting[place]
 
     def _for(self, row: Waiting) -> tuple[Preempt, int] | None:
         below = [one for one in self._victims if self._given.rights.may(row.job, one.job)]
@@ -281,12 +276,19 @@ class _Search:
         """Where the scheduler would start the job, behind those in front of it."""
         from dataclasses import replace
 
-        from flagplotd.sched.plan import plan
+        from flagplotd.sched.plan import run
 
-        place = next(place for place, row in enumerate(snapshot.waiting) if row.job.number == number)
-        front = [*snapshot.waiting[:place], replace(snapshot.waiting[place], count=1)]
-        made = plan(replace(snapshot, waiting=front, idle_forecasts=[]), self._policy)
+        place = snapshot.waiting.place(number)
+        assert place is not None
+        front = snapshot.waiting.take(range(place + 1)).changed(place, "count", 1)
+        made = run(replace(snapshot, waiting=front), self._policy)
         return next((start.allocation for start in made.starts if start.number == number), None)
+
+
+def _limits(snapshot: Snapshot) -> dict[JobNumber, int]:
+    """The time limits of what waits."""
+    rows = snapshot.waiting.rows
+    return dict(zip(rows["number"].tolist(), snapshot.records["limit"][rows["shape"]].tolist(), strict=True))
 
 
 def has_room(now: Snapshot, shape: int, node: int, freed: list[Freed]) -> bool:
@@ -307,7 +309,8 @@ def has_room(now: Snapshot, shape: int, node: int, freed: list[Freed]) -> bool:
 
 def _gpus_suffice(now: Snapshot, shape: int, node: int, gfree: list[int]) -> bool:
     """Whether GPUs of a node with `gfree` shards free hold a part of a shape."""
-    _, _, shards, vram, share_type, _ = now.need[shape].tolist()
+    asked = now.records[shape]
+    shards, vram, share_type = (int(asked[name]) for name in ("shards", "vram", "stype"))
     cards = list(zip(gfree, now.g_of[node].tolist(), now.g_type[node].tolist(), now.g_vram[node].tolist(), strict=True))
     if shards or vram:
         return any(
@@ -317,21 +320,28 @@ def _gpus_suffice(now: Snapshot, shape: int, node: int, gfree: list[int]) -> boo
             for free, of, kind, has in cards
         )
     whole = [kind for free, of, kind, _ in cards if 0 < of == free]
-    counts, kinds = now.counts[shape].tolist(), now.kinds[shape].tolist()
+    counts, kinds = asked["count"].tolist(), asked["kind"].tolist()
     typed = all(whole.count(kind) >= count for kind, count in zip(kinds, counts, strict=True) if kind >= 0)
     return typed and len(whole) >= sum(counts)
 
 
-def planned(snapshot: Snapshot, policy: Policy) -> Planned:
-    """A whole cycle: the plan, and whom to preempt for whom it leaves blocked. What is promised then is remembered."""
-    from flagplotd.sched.plan import plan
+def planned(snapshot: Snapshot, policy: Policy, known: Known | None = None) -> Planned:
+    """A whole cycle: the plan, and whom to preempt for whom it leaves blocked; `known` as in `plan`.
+    What is promised then is remembered."""
+    from flagplotd.sched.plan import run
 
     policy = guarded(snapshot, policy)
-    made = plan(snapshot, policy)
-    if snapshot.memory is not None and made.promises is not None:
-        snapshot.memory.promises = made.promises
-    decision = decide(snapshot, made, policy)
-    return Planned(made.starts, told(snapshot, made.forecasts, decision), decision.preempts, decision.given_up)
+    done = run(snapshot, policy)
+    if snapshot.memory is not None and done.promises is not None:
+        snapshot.memory.promises = done.promises
+    decision = decide(snapshot, done.starts, policy)
+    leaving = {} if snapshot.preemption is None else snapshot.preemption.leaving
+    always = {*leaving, *(one.number for one in decision.preempts)}
+    forecasts = told(snapshot, done.forecasts(known, always), decision)
+    if known is not None:
+        # Of those more is said than the figures tell.
+        known.forget(always)
+    return Planned(done.starts, forecasts, decision.preempts, decision.given_up, whole=known is None)
 
 
 def guarded(snapshot: Snapshot, policy: Policy) -> Policy:

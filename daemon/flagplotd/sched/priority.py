@@ -109,7 +109,7 @@ def priorities(jobs: Sequence[Job], given: Inputs, policy: Policy, now: int) -> 
     associations = _all_weighted(policy.weight_association, given.associations)
     partitions = _all_weighted(policy.weight_partition, given.partitions)
     qos = _all_weighted(policy.weight_qos, given.qos)
-    asked: dict[Request, int] = {}
+    known: dict[Request, int] = {}
     by_whom, by_request, site = bool(fairshare or associations), bool(given.totals.nodes), given.site
     weight_age, age_max_s = policy.weight_age, max(policy.age_max_s, 1)
     found: list[int] = []
@@ -123,10 +123,10 @@ def priorities(jobs: Sequence[Job], given: Inputs, policy: Policy, now: int) -> 
             key = f"{job.user}@{spec.account}"
             value += fairshare.get(key, 0) + associations.get(key, 0)
         if by_request:
-            more = asked.get(spec.request)
+            more = known.get(spec.request)
             if more is None:
-                parts = _asked(spec.request, given.totals, policy)
-                more = asked[spec.request] = parts.size + parts.tres
+                parts = asked(spec.request, given.totals, policy)
+                more = known[spec.request] = parts.size + parts.tres
             value += more
         age = now - status.eligible_time if status.eligible_time else 0
         if age > 0:
@@ -144,7 +144,7 @@ def row(job: Job, given: Inputs, policy: Policy, now: int) -> PriorityRow:
     named = PriorityRow(job.number, job.display_id, job.user, spec.account, spec.partition, spec.qos, total)
     if job.status.priority > 0:
         return named
-    key, size = f"{job.user}@{spec.account}", _asked(spec.request, given.totals, policy)
+    key, size = f"{job.user}@{spec.account}", asked(spec.request, given.totals, policy)
     age_max_s = max(policy.age_max_s, 1)
     age = min(max(now - (job.status.eligible_time or now), 0), age_max_s)
     return structs.replace(
@@ -169,7 +169,9 @@ def _all_weighted(weight: int, factors: Mapping[str, int]) -> dict[str, int]:
     return {name: weight * factor // MILLION for name, factor in factors.items()} if weight else {}
 
 
-def _asked(request: Request, of: Totals, policy: Policy) -> _Asked:
+@lru_cache(65_536)
+def asked(request: Request, of: Totals, policy: Policy) -> _Asked:
+    """What a request alone gives; known of the requests of a whole queue from one cycle to the next."""
     if not of.nodes:
         return _Asked()
     shape = shape_of(request)

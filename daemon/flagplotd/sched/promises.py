@@ -29,11 +29,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flagplot_wire.ids import JobNumber
-from flagplot_wire.job import Job, JobSpec
+from flagplot_wire.job import JobSpec
 from flagplotd.sched.kernel import layout as at
 
 if TYPE_CHECKING:
-    from flagplotd.sched.snapshot import Snapshot, Waiting
+    from flagplotd.sched.queue import Waiting
+    from flagplotd.sched.snapshot import Snapshot
 
 Ints = NDArray[np.int64]
 
@@ -83,9 +84,9 @@ def same_request(one: JobSpec, other: JobSpec) -> bool:
     )
 
 
-def is_urgent(job: Job, first: Iterable[int]) -> bool:
-    """Whether a job goes before what is promised behind it: an operator set its priority, or room is made for it."""
-    return job.status.priority > 0 or job.number in first
+def urgent(rows: Any, first: Iterable[int]) -> Any:
+    """Which rows of a queue go before what is promised behind them: an operator set the priority, or room is made for it."""
+    return (rows["priority"] > 0) | np.isin(rows["number"], np.array(list(first), np.int64))
 
 
 def recalled(snapshot: Snapshot, promises: Promises, jobs: Any, room: int) -> tuple[Any, Any, Any]:
@@ -103,8 +104,9 @@ def recalled(snapshot: Snapshot, promises: Promises, jobs: Any, room: int) -> tu
         lost = (kept < 0) | promises.gpus[:, same:].any(axis=1)
     held = np.zeros(len(promises.places) + room, at.HELD)
     count = 0
-    for job, row in enumerate(snapshot.waiting):
-        place = _place(snapshot, promises, row)
+    promised = np.isin(snapshot.waiting.rows["number"], np.array(list(promises.places), np.int64))
+    for job in np.flatnonzero(promised).tolist():
+        place = _place(snapshot, promises, snapshot.waiting[job])
         if place < 0 or lost[promises.first[place] : promises.first[place] + promises.parts[place]].any():
             continue
         one = held[count]

@@ -24,7 +24,6 @@ class WhatIf:
         self.snapshot = replace(
             snapshot,
             free_cpus=list(snapshot.free_cpus),
-            waiting=list(snapshot.waiting),
             cpu=snapshot.cpu.copy(),
             c_numa=snapshot.c_numa.copy(),
             mem=snapshot.mem.copy(),
@@ -44,11 +43,11 @@ class WhatIf:
         """Jobs start now; `limits` are their time limits in seconds by number."""
         import numpy as np
 
-        from flagplotd.sched.snapshot import by_domain
+        from flagplotd.sched.hardware import by_domain
 
         now = self.snapshot
         ends: list[tuple[int, int, int, int, int, list[int], list[int]]] = []
-        started: dict[int, int] = {}
+        started: dict[JobNumber, int] = {}
         for start in starts:
             started[start.number] = started.get(start.number, 0) + 1
             for part in start.allocation.nodes:
@@ -70,8 +69,7 @@ class WhatIf:
             np.concatenate([now.e_mem, more[4]]), np.concatenate([now.e_gpu, gpus_freed]),
             np.concatenate([now.e_numa, numa_freed]),
         )  # fmt: skip
-        left = ((row, row.count - started.get(row.job.number, 0)) for row in now.waiting)
-        now.waiting = [row if row.count == count else replace(row, count=count) for row, count in left if count > 0]
+        now.waiting = now.waiting.without(started)
 
     def go(self, victims: Collection[Victim]) -> None:
         """Victims are gone, or suspended."""

@@ -4,41 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
-from flagplot_wire.ids import JobNumber
-from flagplot_wire.job import Forecast, Job, Why
-from flagplot_wire.replies import Progress
+from flagplot_wire.events import Body
+from flagplot_wire.job import Forecast, Job
+from flagplot_wire.replies import Failure, ForecastsPushed, Progress
 from flagplotd.core.fairshare import Remembered
 from flagplotd.core.stimuli import Planned
 from flagplotd.sched.plan import Policy
 from flagplotd.service import clock
 from flagplotd.service.loop import Loop
-from flagplotd.service.subscribers import difference
+from flagplotd.service.sizes import pieces
+
+if TYPE_CHECKING:
+    from flagplotd.sched.forecasts import Known
+    from flagplotd.sched.promises import Memory
+    from flagplotd.sched.snapshot import Snapshot
+    from flagplotd.sched.standing import Standing
 
 log = logging.getLogger("flagplotd.cycle")
 
+R = TypeVar("R")
 DEBOUNCE_S = 0.02
+TOLD_AT_ONCE = 5_000
+"""Forecasts in one push."""
 EVERY_S = 5.0
 """While something is pending a cycle runs this often even if nothing happened."""
-STILL = frozenset(
-    {
-        Why.HELD_USER,
-        Why.HELD_ADMIN,
-        Why.DEPENDENCY,
-        Why.DEPENDENCY_NEVER,
-        Why.ARRAY_LIMIT,
-        Why.PARTITION_DOWN,
-    }
-)
-"""Reasons that only an event takes away. Jobs that wait for these alone need no cycle until something happens."""
 
 
 class Cycle:
     """Runs cycles when asked, and every `EVERY_S` unless time alone changes nothing. `loaded` is set when the modules are imported, `compiled` when the
-    kernels are ready; `last_us` is the last plan's time; `fairshare` remembers the fair tree."""
+    kernels are ready; `last_us` is the last plan's time; `fairshare` remembers the fair tree.
+
+    The standing snapshot is brought up to date here and read in the worker: one turn after the other."""
 
     def __init__(self, loop: Loop, policy: Policy) -> None:
         self._loop = loop
@@ -46,9 +46,12 @@ class Cycle:
         self.fairshare = Remembered()
         self._wanted = asyncio.Event()
         self._worker = ThreadPoolExecutor(1, "scheduler")
-        self._memory: Any = None
-        self._told: dict[JobNumber, Forecast] = {}
+        self._memory: Memory | None = None
+        self._standing: Standing | None = None
+        self._known: Known | None = None
+        self._turn = asyncio.Lock()
         self._still_at = -1
+        loop.watch = self._note
         self.loaded = asyncio.Event()
         self.compiled = asyncio.Event()
         self.last_us = 0
@@ -57,8 +60,18 @@ class Cycle:
         """Run a cycle soon."""
         self._wanted.set()
 
-    async def in_worker(self, work: Callable[[], Any]) -> Any:
-        """Run something in the scheduler's thread (after what it is at)."""
+    def _note(self, body: Body) -> None:
+        if self._standing is not None:
+            self._standing.note(body)
+
+    async def ask(self, question: Callable[[Snapshot], Forecast], extra: Job | None = None) -> Forecast:
+        """The answer that a snapshot of now gives, worked out in the scheduler's thread; `extra` is a job that was not
+        submitted."""
+        async with self._turn:
+            made = self._snapshot(extra)
+            return await self._in_worker(lambda: question(made()))
+
+    async def _in_worker(self, work: Callable[[], R]) -> R:
         return await asyncio.get_running_loop().run_in_executor(self._worker, work)
 
     def close(self) -> None:
@@ -92,12 +105,12 @@ class Cycle:
             loop.call_soon_threadsafe(self._progress, Progress(what, done, total))
 
         def work() -> None:
-            from flagplotd.sched import explain, snapshot, warmup  # noqa: F401
+            from flagplotd.sched import explain, standing, warmup  # noqa: F401
 
             loop.call_soon_threadsafe(self.loaded.set)
             warmup.compile_all(progress)
 
-        await self.in_worker(work)
+        await self._in_worker(work)
         self._progress(Progress("compiling the scheduler", 1, 1))
         log.info("the scheduler is ready after %.1f s", clock.ticks() - started)
         self.compiled.set()
@@ -107,46 +120,55 @@ class Cycle:
         self._loop.hub.progress = None if progress.done >= progress.total > 0 else progress
         self._loop.hub.push(progress)
 
-    def snapshot(self, extra: Job | None = None) -> Any:
-        """The state of now for a plan, with what priorities and preemptions follow from; `extra` is a job that was not submitted."""
+    def _snapshot(self, extra: Job | None = None) -> Callable[[], Snapshot]:
+        """The state of now for a plan, with what priorities and preemptions follow from; to be called in the worker, in
+        the same turn."""
+        from flagplotd.sched.forecasts import Known
         from flagplotd.sched.preempt import preemption
         from flagplotd.sched.priority import inputs
         from flagplotd.sched.promises import Memory
-        from flagplotd.sched.snapshot import take
+        from flagplotd.sched.standing import Standing
 
-        state, self._memory = self._loop.state, self._memory or Memory()
-        snapshot = take(state, self._loop.now(), self.policy.default_time_s, extra=extra)
-        snapshot.inputs = inputs(state, self.policy, self.fairshare)
-        snapshot.preemption = preemption(state, snapshot.now)
-        snapshot.memory = self._memory
-        return snapshot
+        state, now = self._loop.state, self._loop.now()
+        memory = self._memory = self._memory or Memory()
+        if self._standing is None:
+            self._standing, self._known = Standing(self.policy.default_time_s), Known()
+        standing, known = self._standing, self._known
+        standing.sync(state, now, extra)
+        assert known is not None
+        known.table = standing.table
+        given, preempting = inputs(state, self.policy, self.fairshare), preemption(state, now)
+
+        def made() -> Snapshot:
+            snapshot = standing.snapshot()
+            snapshot.inputs, snapshot.preemption, snapshot.memory = given, preempting, memory
+            return snapshot
+
+        return made
 
     async def _once(self) -> None:
         state = self._loop.state
-        if not (state.pending or state.suspended or self._told):
+        if not (state.pending or state.suspended):
             return
-        snapshot, seq = self.snapshot(), state.seq
-        started = clock.ticks()
-        planned: Planned = await self.in_worker(lambda: _plan(snapshot, self.policy))
-        self.last_us = int((clock.ticks() - started) * 1e6)
-        await self._loop.ask(planned)
-        self._still_at = seq if still(snapshot.waiting, snapshot.idle_forecasts) and not state.suspended else -1
-        self._tell()
-
-    def _tell(self) -> None:
-        forecasts = dict(self._loop.state.forecasts)
+        async with self._turn:
+            made, seq, started = self._snapshot(), state.seq, clock.ticks()
+            planned, still = await self._in_worker(lambda: _plan(made, self.policy, self._known))
+            self.last_us = int((clock.ticks() - started) * 1e6)
+            outcome = await self._loop.ask(planned)
+            if isinstance(outcome.reply, Failure) and self._standing is not None:
+                # What the plan says was not taken note of.
+                self._standing.table.forget()
+        self._still_at = seq if still and not state.suspended else -1
         if self._loop.hub.subscriptions:
-            for changes in difference(self._told, forecasts):
-                self._loop.hub.push(changes)
-        self._told = forecasts
+            there = self._loop.state.forecasts
+            for some in pieces([one for one in planned.forecasts if there.get(one.number) is one], TOLD_AT_ONCE):
+                self._loop.hub.push(ForecastsPushed(tuple(some)))
 
 
-def still(waiting: Sequence[object], idle: Iterable[Forecast]) -> bool:
-    """True when no job may start, nor will by the time alone."""
-    return not waiting and all(reason.why in STILL for one in idle for reason in one.reasons)
-
-
-def _plan(snapshot: Any, policy: Policy) -> Planned:
+def _plan(made: Callable[[], Snapshot], policy: Policy, known: Known | None) -> tuple[Planned, bool]:
+    """The plan, and whether time alone changes nothing."""
     from flagplotd.sched.preempt import planned
 
-    return planned(snapshot, policy)
+    snapshot = made()
+    still = snapshot.still
+    return planned(snapshot, policy, known), still

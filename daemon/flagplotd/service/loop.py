@@ -11,7 +11,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from flagplot_wire.errors import Refused
-from flagplot_wire.events import Event, NodeChanged, NodeRemoved, PartitionChanged, PartitionRemoved
+from flagplot_wire.events import Body, Event, NodeChanged, NodeRemoved, PartitionChanged, PartitionRemoved
 from flagplot_wire.job import Payload, Request
 from flagplot_wire.replies import Acted, Failure, StepStarted, Submitted
 from flagplotd.core.orders import Order, Outcome, Replan
@@ -52,6 +52,8 @@ class Loop:
         self.carry_out: Callable[[Order], None] = lambda _order: None
         self.replan: Callable[[], None] = lambda: None
         self.durable: Callable[[list[Event]], None] = lambda _events: None
+        self.watch: Callable[[Body], None] = lambda _body: None
+        """Told of every event that was applied to the state, before it is durable."""
         self._queue: asyncio.Queue[Waiting] = asyncio.Queue()
         self._settled = asyncio.Event()
         self._settled.set()
@@ -146,6 +148,7 @@ class Loop:
                 return outcomes, batch, one
             for body in outcome.events:
                 self.state.seq += 1
+                self.watch(body)
                 batch.add(Event(self.state.seq, now, body), self.state.jobs)
                 if isinstance(body, (NodeChanged, NodeRemoved, PartitionChanged, PartitionRemoved)):
                     self.never.clear()

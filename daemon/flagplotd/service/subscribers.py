@@ -13,8 +13,6 @@ from msgspec import Struct
 from flagplot_wire.codec import BadFrame, encode
 from flagplot_wire.events import Event
 from flagplot_wire.hostlist import compress_hosts
-from flagplot_wire.ids import JobNumber
-from flagplot_wire.job import Forecast
 from flagplot_wire.node import NodeGroup
 from flagplot_wire.replies import EventsPushed, ForecastsPushed, SamplesPushed, SnapshotPart
 from flagplot_wire.telemetry import NodeSample
@@ -174,13 +172,3 @@ def groups_of(settings: Settings) -> tuple[NodeGroup, ...]:
     leaves = [NodeGroup("block" if one.block else "switch", one.name, compress_hosts(one.nodes))
               for one in settings.switches if one.nodes]  # fmt: skip
     return (*leaves, *(NodeGroup("rack", name, compress_hosts(nodes)) for name, nodes in settings.racks))
-
-
-def difference(old: dict[JobNumber, Forecast], new: dict[JobNumber, Forecast]) -> Iterator[ForecastsPushed]:
-    """What changed from one table of forecasts to the next, in pushes of a bearable size."""
-    changed = tuple(forecast for number, forecast in new.items() if old.get(number) != forecast)
-    gone = tuple(forecast.number for number, forecast in old.items() if number not in new)
-    for some in pieces(changed, 5_000):
-        yield ForecastsPushed(some)
-    for start in range(0, len(gone), 50_000):
-        yield ForecastsPushed((), gone[start : start + 50_000])

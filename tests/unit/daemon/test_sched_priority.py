@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from support.queues import queue_of
 from support.states import World, inventory
 
 from flagplot_wire import events as ev
@@ -17,6 +18,7 @@ from flagplot_wire.policy import Account, Association, Qos, Usage
 from flagplotd.core.apply import apply
 from flagplotd.core.fairshare import Remembered
 from flagplotd.sched.order import positions
+from flagplotd.sched.order import values as priorities_at_once
 from flagplotd.sched.plan import Policy
 from flagplotd.sched.priority import TOP, Inputs, Totals, inputs, priorities, row, totals
 
@@ -143,16 +145,16 @@ def test_the_order_of_reservation_tier_priority_submission_number() -> None:
         job(6, partition="main", nice=100, reservation="course"),
         job(7, partition="main", nice=100, priority=2, submit_time=9),
     ]
-    order = [jobs[place].number for place in positions(jobs, given, NONE, NOW)]
+    order = [jobs[place].number for place in positions(*queue_of(jobs), given, NONE, NOW)]
     assert order == [6, 5, 7, 1, 3, 4, 2]
-    assert positions([], given, NONE, NOW) == []
+    assert len(positions(*queue_of([]), given, NONE, NOW)) == 0
 
 
 def test_other_weights_order_at_once() -> None:
     state, jobs = world().state, [job(1, qos="low", user="eve", account="physics"), job(2, qos="high", user="ada")]
     for policy, first in ((only(weight_qos=10), 2), (only(weight_fairshare=10), 1)):
         given = inputs(state, policy, Remembered())
-        assert jobs[positions(jobs, given, policy, NOW)[0]].number == first
+        assert jobs[positions(*queue_of(jobs), given, policy, NOW)[0]].number == first
 
 
 def test_a_new_clusters_default_goes_by_age() -> None:
@@ -207,4 +209,6 @@ def test_parts_add_up_and_order_as_the_key_does(jobs: list[Job], given: Inputs, 
         (not one.spec.reservation, -given.tiers.get(one.spec.partition, 1), -value, one.status.submit_time, one.number)
         for one, value in zip(jobs, values, strict=True)
     ]
-    assert [keys[place] for place in positions(jobs, given, policy, NOW)] == sorted(keys)
+    queue, requests = queue_of(jobs)
+    assert priorities_at_once(queue, requests, given, policy, NOW).tolist() == values
+    assert [keys[place] for place in positions(queue, requests, given, policy, NOW)] == sorted(keys)

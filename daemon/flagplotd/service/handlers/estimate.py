@@ -36,6 +36,4 @@ async def forecast(asking: Asking, asked: JobSpec) -> Forecast:
         return Forecast(JobNumber(0), tuple(reasons), spec.begin if only_begin else None)
     if not server.cycle.compiled.is_set():
         return Forecast(JobNumber(0), (COMPILING,))
-    snapshot = server.cycle.snapshot(job)
-    made: Forecast = await server.cycle.in_worker(lambda: explain.forecast_of(snapshot, policy, explain.UNSUBMITTED))
-    return made
+    return await server.cycle.ask(lambda snapshot: explain.forecast_of(snapshot, policy, explain.UNSUBMITTED), job)

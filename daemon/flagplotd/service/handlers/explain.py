@@ -39,8 +39,7 @@ async def _forecast(asking: Asking, job: Job) -> Forecast:
         return Forecast(job.number, tuple(idle), known.start if known else None, never=never)
     if not server.cycle.compiled.is_set():
         return Forecast(job.number, (COMPILING,), never=never)
-    snapshot = server.cycle.snapshot()
-    found: Forecast = await server.cycle.in_worker(lambda: explain.forecast_of(snapshot, policy, job.number))
+    found = await server.cycle.ask(lambda snapshot: explain.forecast_of(snapshot, policy, job.number))
     return msgspec.structs.replace(found, never=never) if never else found
 
 
