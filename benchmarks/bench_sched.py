@@ -22,6 +22,7 @@ import numpy as np
 from flagplotd.sched.kernel import layout as at
 from flagplotd.sched.kernel.cycle import cycle, prepare
 from flagplotd.sched.kernel.gang import SWITCH
+from flagplotd.sched.kernel.sorting import places
 from flagplotd.sched.kernel.timeline import link_all
 from flagplotd.sched.typical import typical_of
 
@@ -143,7 +144,7 @@ class World:
         answers, most = np.zeros(len(self.jobs), at.ANSWER), int(self.shapes["most"].max())
         failed = np.zeros(len(self.shapes), ints)
         began = time.process_time()
-        jobs = self.jobs[np.argsort(-self.priority, kind="stable")]
+        jobs = np.take(self.jobs, places(-self.priority))
         prepare(NOW, count, self.nodes, free, self.g_free, self.cards, self.events, self.e_gpu, when, first, run)
         rows = cycle(
             NOW, self.size.reservations, False, jobs, np.zeros(self.size.reservations, at.HELD), np.zeros(0, ints),
@@ -164,7 +165,7 @@ class World:
     def floor(self) -> float:
         """Seconds of one sort of the queue and one sweep over the arrays of the nodes."""
         began = time.process_time()
-        np.argsort(-self.priority, kind="stable")
+        places(-self.priority)
         sum(int(self.nodes[name].sum()) for name in ("cpu", "mem", "whole", "up"))
         int(self.g_free.sum())
         return time.process_time() - began

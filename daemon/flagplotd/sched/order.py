@@ -18,6 +18,8 @@ def positions(queue: Queue, requests: Sequence[Request], given: Inputs, policy: 
     """The places of `queue` in the order in which they are looked at; `requests` are those of the shapes."""
     import numpy as np
 
+    from flagplotd.sched.kernel.sorting import places
+
     rows, names = queue.rows, queue.names
     tiers = [given.tiers.get(name, 1) for name in names["partition"]]
     ranks = {tier: rank for rank, tier in enumerate(sorted(set(tiers), reverse=True))}
@@ -30,7 +32,7 @@ def positions(queue: Queue, requests: Sequence[Request], given: Inputs, policy: 
         # Mostly in this order already, which the sort, being stable, keeps.
         if (np.diff(column) < 0).any():
             keys = [rows["number"], rows["submit"], key]
-    return np.lexsort(keys) if len(keys) > 1 else np.argsort(key, kind="stable")
+    return np.lexsort(keys) if len(keys) > 1 else places(key)
 
 
 def values(queue: Queue, requests: Sequence[Request], given: Inputs, policy: Policy, now: int) -> Any:

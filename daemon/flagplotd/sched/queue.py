@@ -62,9 +62,9 @@ class Queue:
     def take(self, places: Any) -> Queue:
         """The rows at these places, in this order (or those where a mask is set)."""
         places = np.asarray(places, None if len(places) else np.int64)
-        return replace(
-            self, rows=self.rows[places], jobs=self.jobs[places], why=self.why[places], slots=self.slots[places]
-        )
+        # Of records numpy takes rows several times as quickly as it indexes them.
+        rows = self.rows[places] if places.dtype == bool else np.take(self.rows, places)
+        return replace(self, rows=rows, jobs=self.jobs[places], why=self.why[places], slots=self.slots[places])
 
     def also(self, row: tuple[Any, ...], job: Job, why: tuple[Reason, ...]) -> Queue:
         """With one more row, which no table has."""
