@@ -135,7 +135,9 @@ def _word_test(body: str, me: str, fuzzy: bool) -> Test | None:
 
 def _regex_test(pattern: str) -> Test:
     try:
-        search = re.compile(pattern, re.IGNORECASE | re.MULTILINE).search
+        # The text is lower case already; only what has capitals, as names or as `\W`, takes the slower way.
+        capitals = re.IGNORECASE if pattern != pattern.lower() else re.NOFLAG
+        search = re.compile(pattern, capitals | re.MULTILINE).search
     except re.error:
         low = pattern.lower()
         return lambda entry: low in entry.text
