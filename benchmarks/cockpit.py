@@ -140,7 +140,8 @@ def typing(program: Program, text: str) -> list[float]:
 
 
 def filters(program: Program, when: str, aim: str) -> None:
-    """A row for each kind of filter, with the cockpit's own processor time: that is what a busy machine stretches."""
+    """A row for each kind of filter behind `state:pd`, which is in force before and after. The cockpit's own processor
+    time stands with it (per key, the opening and closing ones too): that is what a busy machine stretches."""
     for kind, text in TYPED.items():
         before = cpu_s(program.pid)
         taken = sorted(one * 1000 for one in typing(program, text))
@@ -149,6 +150,8 @@ def filters(program: Program, when: str, aim: str) -> None:
             f"filter keystroke, {when}, {kind}: median / slowest of {len(taken)}", aim,
             f"{statistics.median(taken):.0f} / {taken[-1]:.0f} ms ({own:.0f} ms of processor)",
         )  # fmt: skip
+        program.press(b"/state:pd\r")
+        program.quiet(2)
 
 
 def share(pid: int, program: Program | None, seconds: float) -> float:
@@ -199,8 +202,6 @@ def measure(folder: Path, jobs: int, rate: int, env: dict[str, str]) -> None:
         program.quiet(2)
         row("key to paint, idle: median / p95", "< 50 ms", middle_and_p95(moves(program, is_cursor)))
         filters(program, "idle", "< 100 ms")
-        program.press(b"/state:pd\r")
-        program.quiet(3)
         row("bytes a second, nothing visible changes", "0", f"{program.quiet(10) / 10:.0f}")
         row("controller, cockpit idle", "< 10 %", f"{share(pid, program, 10):.1f} %")
         load = Load(folder, [2], 1)
