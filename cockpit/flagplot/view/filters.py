@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,7 +39,7 @@ class Entry:
     """A job as filters see it: what they ask most often stands at hand, for following its parts takes longer than a test.
     `part` and `key` are the listing's, where the job stands."""
 
-    __slots__ = ("gpus", "job", "key", "part", "state", "text")
+    __slots__ = ("gpus", "job", "key", "part", "state", "text", "user")
 
     def __init__(self, job: Job) -> None:
         self.key: tuple[Any, ...] = ()
@@ -48,6 +49,7 @@ class Entry:
     def take(self, job: Job) -> None:
         """The job as it is now."""
         self.job, self.text, self.state, self.gpus = job, searched_text(job), job.status.state, gpus_of(job)
+        self.user = sys.intern(job.user.lower())
 
 
 Test = Callable[[Entry], bool]
@@ -178,7 +180,7 @@ def _field_test(field: str, wanted: str, me: str) -> Test:
     match field:
         case "user":
             names = tuple(me if name == "me" and me else name for name in low.split(",") if name)
-            return lambda entry: entry.job.user.lower().startswith(names)
+            return lambda entry: entry.user.startswith(names)
         case "part":
             return lambda entry: entry.job.spec.partition.lower().startswith(low)
         case "account":
