@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import termios
 import time
@@ -83,9 +84,32 @@ class Program:
             self.frame(left)
         return self.bytes - before
 
+    def drawn(self, text: bytes, seconds: float) -> float | None:
+        """The moment at which `text` has come, for a program that does not mark its frames; None: not within `seconds`."""
+        self._buffer, deadline = b"", time.perf_counter() + seconds
+        while not self.ended and (left := deadline - time.perf_counter()) > 0:
+            if select.select([self._fd], [], [], left)[0]:
+                self._read()
+                if text in self._buffer:
+                    return time.perf_counter()
+        return None
+
+    def quiet_for(self, seconds: float) -> None:
+        """Let some seconds pass and forget what is drawn meanwhile."""
+        deadline = time.perf_counter() + seconds
+        while not self.ended and (left := deadline - time.perf_counter()) > 0:
+            if select.select([self._fd], [], [], left)[0]:
+                self._read()
+        self._buffer = b""
+
     def memory_mib(self) -> int:
         """Resident memory."""
         return memory_mib(self.pid)
+
+    def kill(self) -> None:
+        """End a program that need not end by itself."""
+        os.kill(self.pid, signal.SIGKILL)
+        self.end()
 
     def end(self) -> None:
         """Hang up and wait for the end."""

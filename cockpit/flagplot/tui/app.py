@@ -261,7 +261,6 @@ class FlagplotApp(Navigation):
         """Filter as the person types."""
         if (view := self.active_view) is not None:
             view.filter_changed(event.text)
-            self.show_now()
 
     def on_prompt_accepted(self, event: Prompt.Accepted) -> None:
         """Keep the filter, or run the command."""
@@ -276,7 +275,6 @@ class FlagplotApp(Navigation):
         self._close_prompt()
         if event.kind == "/" and (view := self.active_view) is not None:
             view.filter_changed("")
-            self.show_now()
 
     def _close_prompt(self) -> None:
         self.screen_stack[0].query_one(Prompt).close()

@@ -58,8 +58,7 @@ def merged(members: Sequence[Member], spec: QueueSpec, now: int) -> list[int]:
 
 
 def _rows(at: int, member: Member, part: int) -> Iterator[tuple[Key, int, JobNumber]]:
-    shown = member.listing.shown[part]
-    return ((key, at, number) for key, number in zip(shown.keys, shown.numbers, strict=True))
+    return ((entry.key, at, entry.job.number) for entry in member.listing.shown[part].entries)
 
 
 def columns(width: int) -> list[tuple[Column, int]]:

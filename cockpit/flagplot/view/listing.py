@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import compress
+from operator import attrgetter
 from typing import Any, overload
 
 from flagplot.client.mirror import Mirror
-from flagplot.view.filters import Filter, narrowing, parse_filter, searched_text
+from flagplot.view.filters import Entry, Filter, parse_filter
+from flagplot.view.narrowing import narrowing
 from flagplot.view.queue import QueueSpec, order_of
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Job
@@ -17,34 +18,32 @@ from flagplot_wire.job import Job
 MANY = 2_000
 """Changes at once beyond which sorting anew is quicker than moving one by one."""
 Key = tuple[Any, ...]
+_key = attrgetter("key")
 
 
 class Sorted:
-    """Numbers by key; every key ends with the number, so that no two are equal."""
+    """Entries by key; every key ends with the job's number, so that no two are equal."""
 
-    __slots__ = ("keys", "numbers")
+    __slots__ = ("entries",)
 
-    def __init__(self, pairs: Iterable[tuple[Key, JobNumber]] = ()) -> None:
-        ordered = sorted(pairs)
-        self.keys: list[Key] = [key for key, _ in ordered]
-        self.numbers: list[JobNumber] = [number for _, number in ordered]
+    def __init__(self, entries: list[Entry]) -> None:
+        """Of entries that are in order already."""
+        self.entries = entries
 
-    def add(self, key: Key, number: JobNumber) -> None:
-        """Put a number in its place."""
-        at = bisect_left(self.keys, key)
-        self.keys.insert(at, key)
-        self.numbers.insert(at, number)
+    def add(self, entry: Entry) -> None:
+        """Put an entry in its place."""
+        insort(self.entries, entry, key=_key)
 
     def drop(self, key: Key) -> None:
-        """Take a number out."""
+        """Take an entry out."""
         at = self.at(key)
         if at >= 0:
-            del self.keys[at], self.numbers[at]
+            del self.entries[at]
 
     def at(self, key: Key) -> int:
         """The place of a key; -1 when it is not there."""
-        at = bisect_left(self.keys, key)
-        return at if at < len(self.keys) and self.keys[at] == key else -1
+        at = bisect_left(self.entries, key, key=_key)
+        return at if at < len(self.entries) and self.entries[at].key == key else -1
 
 
 class Rows(Sequence[JobNumber]):
@@ -54,7 +53,7 @@ class Rows(Sequence[JobNumber]):
         self._listing = listing
 
     def __len__(self) -> int:
-        return sum(len(part.numbers) for part in self._listing.shown)
+        return sum(len(part.entries) for part in self._listing.shown)
 
     @overload
     def __getitem__(self, index: int) -> JobNumber: ...
@@ -65,14 +64,15 @@ class Rows(Sequence[JobNumber]):
             return list(self)[index]
         left = index if index >= 0 else index + len(self)
         for part in self._listing.shown:
-            if 0 <= left < len(part.numbers):
-                return part.numbers[-1 - left if self._listing.spec.reverse else left]
-            left -= len(part.numbers)
+            if 0 <= left < len(part.entries):
+                return part.entries[-1 - left if self._listing.spec.reverse else left].job.number
+            left -= len(part.entries)
         raise IndexError(index)
 
     def __iter__(self) -> Iterator[JobNumber]:
         for part in self._listing.shown:
-            yield from reversed(part.numbers) if self._listing.spec.reverse else part.numbers
+            for entry in reversed(part.entries) if self._listing.spec.reverse else part.entries:
+                yield entry.job.number
 
     def __contains__(self, number: object) -> bool:
         return self._listing.place(number) >= 0
@@ -91,52 +91,48 @@ class Listing:
     def __init__(self) -> None:
         self.spec = QueueSpec()
         self.rows: Sequence[JobNumber] = Rows(self)
-        self.shown: tuple[Sorted, Sorted] = (Sorted(), Sorted())
+        self.shown: tuple[Sorted, Sorted] = (Sorted([]), Sorted([]))
         self._all: tuple[Sorted, Sorted] = self.shown
-        self._at: dict[JobNumber, tuple[int, Key]] = {}
+        self._at: dict[JobNumber, Entry] = {}
         self._seen = -1
         self._filter = Filter(())
         self._me = ""
         self._minute = 0
-        self._text: dict[JobNumber, str] = {}
 
     def sync(self, mirror: Mirror, spec: QueueSpec, now: int) -> set[JobNumber]:
         """Take up what changed in the mirror, and what the person chose; returns the jobs that changed meanwhile, none
         where that is not known."""
         me = mirror.welcome.user if mirror.welcome else ""
         order_same = _orders_only(spec) == _orders_only(self.spec)
-        touched = mirror.touched.since(self._seen)
-        changed = touched if order_same else None
-        minute = now // 60 if self._filter.timed else 0
-        filter_same = spec.filter == self.spec.filter and me == self._me and minute == self._minute
-        rest = narrowing(self.spec.filter, spec.filter) if me == self._me else None
-        narrowed = parse_filter(rest, me, now) if rest is not None else None
-        self.spec, self._seen = spec, mirror.touched.end
-        if not filter_same:
+        changed = mirror.touched.since(self._seen) if order_same else None
+        still_true = me == self._me and self._minute == (now // 60 if self._filter.timed else 0)
+        before, self.spec, self._seen = self.spec.filter, spec, mirror.touched.end
+        if refilter := not (still_true and spec.filter == before):
             self._me, self._filter = me, parse_filter(spec.filter, me, now)
             self._minute = now // 60 if self._filter.timed else 0
         if changed is None or len(changed) > MANY:
-            self._sort_all(mirror, known=touched == set())
-            self._select_all(mirror)
+            self._sort_all(mirror)
+            self._select(self._filter, self._all)
             return set()
+        if refilter:
+            rest = narrowing(before, spec.filter) if still_true else None
+            if rest is None:
+                self._select(self._filter, self._all)
+            else:
+                self._select(parse_filter(rest, me, now), self.shown)
         for number in self._with_elements(mirror, changed):
             self._move(mirror, number)
-        if not filter_same:
-            self._select_all(mirror, narrowed)
         return changed
 
     def place(self, number: object) -> int:
         """The row of a number; -1 when it is not shown."""
-        known = self._at.get(number)  # type: ignore[call-overload]
-        if known is None:
-            return -1
-        part, key = known
-        at: int = self.shown[part].at(key)
-        if at < 0:
+        entry: Entry | None = self._at.get(number)  # type: ignore[call-overload]
+        at = -1 if entry is None else self.shown[entry.part].at(entry.key)
+        if entry is None or at < 0:
             return -1
         if self.spec.reverse:
-            at = len(self.shown[part].numbers) - 1 - at
-        return at + (len(self.shown[0].numbers) if part else 0)
+            at = len(self.shown[entry.part].entries) - 1 - at
+        return at + (len(self.shown[0].entries) if entry.part else 0)
 
     def _orders(self) -> tuple[Callable[[Job], Key], Callable[[Job], Key]]:
         return order_of(self.spec.sort, False), order_of(self.spec.sort, True)
@@ -156,25 +152,25 @@ class Listing:
         part = int(job.status.state.ended)
         return part, self._orders()[part](job)
 
-    def _sort_all(self, mirror: Mirror, known: bool) -> None:
-        pairs: tuple[list[tuple[Key, JobNumber]], list[tuple[Key, JobNumber]]] = ([], [])
-        self._at.clear()
-        texts, self._text = self._text if known else {}, {}
-        for job in mirror.jobs.values():
+    def _sort_all(self, mirror: Mirror) -> None:
+        parts: tuple[list[Entry], list[Entry]] = ([], [])
+        known, self._at = self._at, {}
+        for number, job in mirror.jobs.items():
             if self._listed(mirror, job):
-                part, key = self._at[job.number] = self._place(mirror, job)
-                self._text[job.number] = texts.get(job.number) or searched_text(job)
-                pairs[part].append((key, job.number))
-        self._all = (Sorted(pairs[0]), Sorted(pairs[1]))
+                entry = known.get(number)
+                if entry is None or entry.job is not job:
+                    entry = Entry(job)
+                entry.part, entry.key = self._place(mirror, job)
+                self._at[number] = entry
+                parts[entry.part].append(entry)
+        for part in parts:
+            part.sort(key=_key)
+        self._all = (Sorted(parts[0]), Sorted(parts[1]))
 
-    def _select_all(self, mirror: Mirror, narrowed: Filter | None = None) -> None:
-        if self._filter.empty:
-            self.shown = self._all
-            return
-        jobs, texts = mirror.jobs, self._text
-        wanted = narrowed or self._filter
-        first, second = self._all if narrowed is None else self.shown
-        self.shown = (_kept(first, wanted, jobs, texts), _kept(second, wanted, jobs, texts))
+    def _select(self, wanted: Filter, among: tuple[Sorted, Sorted]) -> None:
+        self.shown = (
+            among if wanted.empty else (Sorted(wanted.kept(among[0].entries)), Sorted(wanted.kept(among[1].entries)))
+        )
 
     def _with_elements(self, mirror: Mirror, changed: set[JobNumber]) -> set[JobNumber]:
         """The elements that stand below an array move with it."""
@@ -182,36 +178,31 @@ class Listing:
         return changed.union(*(mirror.elements.get(number, ()) for number in arrays)) if arrays else changed
 
     def _move(self, mirror: Mirror, number: JobNumber) -> None:
-        before = self._at.pop(number, None)
-        self._text.pop(number, None)
-        if before is not None:
-            part, key = before
-            self._all[part].drop(key)
-            if self.shown is not self._all:
-                self.shown[part].drop(key)
-        job = mirror.jobs.get(number)
-        if job is None or not self._listed(mirror, job):
+        entry, job = self._at.get(number), mirror.jobs.get(number)
+        place = self._place(mirror, job) if job is not None and self._listed(mirror, job) else None
+        lists = [self._all] if self.shown is self._all else [self._all, self.shown]
+        if entry is not None and place != (entry.part, entry.key):
+            del self._at[number]
+            for either in lists:
+                either[entry.part].drop(entry.key)
+            entry = None
+        if job is None or place is None:
             return
-        part, key = self._at[number] = self._place(mirror, job)
-        self._text[number] = searched_text(job)
-        self._all[part].add(key, number)
-        if self.shown is not self._all and self._filter.matches(job, self._text[number]):
-            self.shown[part].add(key, number)
+        if entry is None:
+            entry = self._at[number] = Entry(job)
+            entry.part, entry.key = place
+            self._all[entry.part].add(entry)
+        else:
+            entry.take(job)
+        if self.shown is self._all:
+            return
+        part = self.shown[entry.part]
+        was, now = part.at(entry.key) >= 0, self._filter.matches(entry)
+        if now and not was:
+            part.add(entry)
+        elif was and not now:
+            part.drop(entry.key)
 
 
 def _orders_only(spec: QueueSpec) -> QueueSpec:
     return replace(spec, filter="", reverse=False, columns=())
-
-
-def _kept(whole: Sorted, wanted: Filter, jobs: dict[JobNumber, Job], texts: dict[JobNumber, str]) -> Sorted:
-    """What passes a filter, in a list of its own. Flags and `compress`, for pairs of 100,000 cost most of a keystroke."""
-    keys, numbers = whole.keys, whole.numbers
-    for word in wanted.words:
-        flags = [word in text for text in map(texts.__getitem__, numbers)]
-        keys, numbers = list(compress(keys, flags)), list(compress(numbers, flags))
-    for test in wanted.tests:
-        flags = [test(jobs[number], texts[number]) for number in numbers]
-        keys, numbers = list(compress(keys, flags)), list(compress(numbers, flags))
-    part = Sorted()
-    part.keys, part.numbers = list(keys), list(numbers)
-    return part

@@ -115,11 +115,16 @@ def _end_order(job: Job) -> tuple[int, int]:
 
 def gpus_of(job: Job) -> int:
     """Whole GPUs held or asked for (a share counts as 1), for sorting and filters."""
-    if job.status.allocation is not None:
-        return sum(len(part.gpus) for part in job.status.allocation.nodes)
-    request = job.spec.request
-    total = sum(one.count for one in request.gpus) + request.nodes_min * sum(one.count for one in request.gpus_per_node)
-    total += max(request.tasks, 1) * sum(one.count for one in request.gpus_per_task)
+    if (held := job.status.allocation) is not None:
+        return sum([len(part.gpus) for part in held.nodes])
+    request, total = job.spec.request, 0
+    # Every job of a queue is asked; generators took three times as long.
+    for one in request.gpus:
+        total += one.count
+    for one in request.gpus_per_node:
+        total += request.nodes_min * one.count
+    for one in request.gpus_per_task:
+        total += max(request.tasks, 1) * one.count
     return total or int(bool(request.shards or request.vram_mib))
 
 

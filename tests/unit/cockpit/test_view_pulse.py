@@ -9,7 +9,7 @@ from support import sample_cluster as sample
 
 from flagplot.client.mirror import Mirror
 from flagplot.view import pulse
-from flagplot.view.filters import parse_filter, searched_text
+from flagplot.view.filters import Entry, parse_filter
 from flagplot.view.fleet import Fleet
 from flagplot.view.fleet_filter import node_filter
 from flagplot.view.gpus import GpuSpec, select
@@ -55,7 +55,7 @@ def test_every_dial_leads_to_what_it_counts(mirror: Mirror) -> None:
 
     def jobs(name: str) -> list[int]:
         test = parse_filter(dials[name].filter, "alice", now)
-        return [job.number for job in mirror.jobs.values() if test.matches(job, searched_text(job))]
+        return [job.number for job in mirror.jobs.values() if test.matches(Entry(job))]
 
     assert (len(jobs("pending")), len(jobs("running"))) == (found.pending, found.running)
     assert found.oldest is not None and jobs("oldest") == [found.oldest.number]

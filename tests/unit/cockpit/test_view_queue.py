@@ -7,8 +7,9 @@ import pytest
 from support import sample_cluster as sample
 
 from flagplot.client.mirror import Mirror
-from flagplot.view.filters import parse_filter
+from flagplot.view.filters import Entry, parse_filter
 from flagplot.view.listing import Listing
+from flagplot.view.narrowing import narrowing
 from flagplot.view.queue import (
     QueueSpec,
     cells,
@@ -53,6 +54,9 @@ def test_arrays_are_one_row_until_unfolded() -> None:
         ("state:held", {57, 58}),
         ("gpu>=16 state:R", {40}),
         ("resnet", {41}),
+        ("~^RES.*", {41}),
+        ("~^res\\w+", {41}),
+        ("~^RES\\W", set()),
         ("RESNET", {41}),
         ("node:gpu03", {41, 42}),
         ("gpu03 !whisper", {41}),
@@ -72,7 +76,7 @@ def test_half_typed_filters_match_everything(text: str) -> None:
 
 
 def test_no_field_is_text() -> None:
-    assert not parse_filter("nonsense:41").matches(sample.sample_jobs()[0])
+    assert not parse_filter("nonsense:41").matches(Entry(sample.sample_jobs()[0]))
 
 
 def test_pending_by_priority_running_first() -> None:
@@ -199,3 +203,32 @@ def test_an_array_unfolded_singly_has_its_elements_below_it() -> None:
     at = rows.index(JobNumber(50))
     assert elements and rows[at + 1 : at + 1 + len(elements)] == elements
     assert [number for number in rows if number not in elements] == select(mirror, QueueSpec())
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "rest"),
+    [
+        ("tr", "tra", "tra"),
+        ("tr", "tr user:al", "user:al"),
+        ("state:pd gpu>", "state:pd gpu>4", "gpu>4"),
+        ("gpu>4", "gpu>40", "gpu>40"),
+        ("user:al", "user:ali", "user:ali"),
+        ("x -f lm", "x -f lmt a", "-f lmt a"),
+        ("!", "!train", "!train"),
+        ("", "tr", None),
+        ("tra", "tr", None),
+        ("user:m", "user:me", None),
+        ("user:al", "user:al,bob", None),
+        ("state:c", "state:cg", None),
+        ("state:h", "state:held", None),
+        ("gpu<4", "gpu<40", None),
+        ("gpu", "gpu>4", None),
+        ("age>2", "age>2s", None),
+        ("!tr", "!tra", None),
+        ("~tr", "~tr|x", None),
+        ("user", "user:", None),
+        ("-", "-f", None),
+    ],
+)
+def test_what_a_longer_filter_asks_of_the_jobs_that_are_left(before: str, after: str, rest: str | None) -> None:
+    assert narrowing(before, after) == rest

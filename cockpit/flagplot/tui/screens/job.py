@@ -234,6 +234,7 @@ class JobView(MainView):
         """Search the output as typed."""
         self.pane.stop_search()
         self.log.find(text)
+        self.cockpit.show_now()
 
     def filter_accepted(self) -> None:
         """What is not in the piece that is held is looked for further up."""

@@ -107,11 +107,12 @@ class DrawnList(Generic[K], Widget, can_focus=True):
         """One line, with its piece of the scroll bar."""
         self._drawn[y] = self._signature(y)
         width: int = self.size.width
-        strip: Strip = Strip(self._segments(y)).adjust_cell_length(width, None).apply_style(self.rich_style)
+        style = self.rich_style
+        strip: Strip = Strip(self._segments(y)).adjust_cell_length(width, None).apply_style(style)
         thumb = self._thumb(y)
         if thumb is None:
             return strip
-        bar = Segment("█" if thumb else "│", self.rich_style + self.cockpit.role("dim"))
+        bar = Segment("█" if thumb else "│", style + self.cockpit.role("dim"))
         return Strip([*strip.crop(0, width - 1), bar])
 
     def _empty_line(self, y: int) -> list[Segment]:

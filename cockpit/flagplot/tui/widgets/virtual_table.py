@@ -71,6 +71,8 @@ class VirtualTable(DrawnList[Key]):
         self.columns: list[tuple[Column, int]] = []
         self.sorted_by, self.reverse = "", False
         self._cells: CellsOf = lambda key: ()
+        self._known: dict[Key, Sequence[Cell]] = {}
+        """Cells of this model made so far: a line is compared and then drawn, and a cursor that moves makes none anew."""
         self._fresh: dict[Key, int] = {}
         self._at = 0
         self._cursor: Key | None = None
@@ -91,7 +93,7 @@ class VirtualTable(DrawnList[Key]):
     ) -> None:
         """Take a new model; redraws only the lines whose content changed. `by_hand`: the person asked for other rows."""
         header_same = (columns, sorted_by, reverse) == (self.columns, self.sorted_by, self.reverse)
-        self.keys, self._cells, self.columns = keys, cells, columns
+        self.keys, self._cells, self.columns, self._known = keys, cells, columns, {}
         self.sorted_by, self.reverse = sorted_by, reverse
         if self._cursor is not None and not (self._at < len(keys) and keys[self._at] == self._cursor):
             try:
@@ -142,6 +144,12 @@ class VirtualTable(DrawnList[Key]):
 
     # drawing
 
+    def _cells_of(self, key: Key) -> Sequence[Cell]:
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = tuple(self._cells(key))
+        return found
+
     @property
     def _page(self) -> int:
         return max(1, self.size.height - 1)
@@ -171,7 +179,7 @@ class VirtualTable(DrawnList[Key]):
             index == self._at,
             key in self.marks,
             key in self._fresh,
-            tuple(self._cells(key)),
+            self._cells_of(key),
             self.has_focus,
         )
 
@@ -201,7 +209,7 @@ class VirtualTable(DrawnList[Key]):
         over = self.cockpit.role("cursor" if self.has_focus else "cursor-blurred") if here else Style()
         sign = "▌" if marked else "▸" if key in self._fresh else " "
         segments = [Segment(sign, self.cockpit.role("mark") + over)]
-        cells = self._cells(key)
+        cells = self._cells_of(key)
         for (column, width), (text, role) in zip(self.columns, cells, strict=False):
             style = self._style(role)
             if marked:
