@@ -1,10 +1,12 @@
 # `make up` runs Flagplot on this machine, `make test` tests it; the rest are their parts.
 PYTHON ?= python3
+WORKERS ?= 3
+# Processes that run tests; they wait more than they compute, so three keep two cores busy.
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: up demo down test lint unit package screenshots clean
+.PHONY: up demo down test lint kernels unit package screenshots clean
 
 up: $(STAMP)
 	$(BIN)/flagplot up
@@ -15,7 +17,9 @@ demo: $(STAMP)
 down: $(STAMP)
 	$(BIN)/flagplot down
 
-test: $(STAMP) lint unit package
+test: $(STAMP)
+	$(MAKE) -j2 lint kernels
+	$(MAKE) unit package
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -23,8 +27,12 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-unit: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+# The first run compiles the scheduler; here, so that no two processes of tests do it at the same time.
+kernels: $(STAMP)
+	$(BIN)/python tests/compile_kernels.py
+
+unit: $(STAMP) kernels
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 package: $(STAMP)
 	$(BIN)/python tests/package_check.py

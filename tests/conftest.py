@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 from support.cluster import Cluster, start_cluster, wait_until
+from support.kernels import one_cache
+
+one_cache()
 
 
 def pytest_configure() -> None:

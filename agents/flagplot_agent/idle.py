@@ -49,7 +49,7 @@ def judge_idle(
 ) -> tuple[list[tuple[Literal["warn", "end"], Key, int]], dict[Key, Idling]]:
     """(What to do, to whom, after how many idle seconds), and what to remember.
 
-    With `end` a job is warned after half of the time. One that runs on other nodes too is only warned, since they
+    With `end` a job is warned after half of the time, and never ended unwarned, however late one looks. One that runs on other nodes too is only warned, since they
     may be busy. A GPU that was not measured is not idle.
     """
     actions: list[tuple[Literal["warn", "end"], Key, int]] = []
@@ -60,7 +60,7 @@ def judge_idle(
             continue
         idling = before.get(key, Idling(now))
         lasts = now - idling.since
-        if policy.act == "end" and one.alone and lasts >= policy.after_s:
+        if policy.act == "end" and one.alone and idling.warned and lasts >= policy.after_s:
             actions.append(("end", key, lasts))
         elif not idling.warned and lasts * (2 if policy.act == "end" else 1) >= policy.after_s:
             actions.append(("warn", key, lasts))

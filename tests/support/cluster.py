@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.kernels import one_cache
+
+from flagplot_wire import PROTOCOL_VERSION, replies, requests
+from flagplot_wire.codec import Decoder, encode
+from flagplot_wire.errors import Refused
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BIN = Path(sys.executable).parent
@@ -46,7 +51,7 @@ class Cluster:
             "TERM": "xterm-256color",
             "PYTHON": sys.executable,
             "FLAGPLOT_DATA_DIR": str(self.data_dir),
-            "NUMBA_CACHE_DIR": str(Path(tempfile.gettempdir()) / f"flagplot-numba-{os.getuid()}"),
+            "NUMBA_CACHE_DIR": one_cache(),
         }
         if "PYTHONPATH" in os.environ:
             self.environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
@@ -90,13 +95,14 @@ class Cluster:
         return str(self.job(number)["state"])
 
     def wait_state(self, number: int | str, *states: str, seconds: float = 60) -> str:
-        """Wait until a job is in one of `states`."""
+        """Wait until a job is in one of `states`; asks on a connection of its own, which costs less than commands."""
+        with Asking(self.data_dir / "controller.sock") as asking:
 
-        def reached() -> str:
-            state = self.state(number)
-            return state if state in states else ""
+            def reached() -> str:
+                state = asking.state(number)
+                return state if state in states else ""
 
-        return str(wait_until(reached, seconds, f"job {number} in {'/'.join(states)}"))
+            return str(wait_until(reached, seconds, f"job {number} in {'/'.join(states)}"))
 
     def logs(self) -> str:
         """The ends of the logs, for failures."""
@@ -104,6 +110,39 @@ class Cluster:
             f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}"
             for path in sorted((self.data_dir / "logs").glob("*.log"))
         )
+
+
+class Asking:
+    """A connection over a controller's socket that asks one thing after another."""
+
+    def __init__(self, path: Path) -> None:
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.settimeout(60)
+        self._socket.connect(str(path))
+        self._decoder: Decoder[Any] = Decoder(replies.Reply | replies.Push)
+        self._ask(requests.Hello(PROTOCOL_VERSION, "0", "tests"))
+
+    def __enter__(self) -> Asking:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def _ask(self, request: requests.AnyRequest) -> Any:
+        self._socket.sendall(encode(request, 1))
+        while data := self._socket.recv(65_536):
+            for call, body in self._decoder.feed(data):
+                if call == 1:
+                    assert not isinstance(body, (replies.Failure, Refused)), body
+                    return body
+        raise AssertionError(f"the controller closed the connection instead of answering {request}")
+
+    def state(self, job: int | str) -> str:
+        """A job's state word, an array's where it is one."""
+        jobs = self._ask(requests.GetJob(str(job))).jobs
+        assert jobs, f"there is no job {job}"
+        whole = "_" not in str(job)
+        return str(next((one for one in jobs if one.is_array == whole), jobs[0]).status.state)
 
 
 def start_cluster(folder: Path, *options: str) -> Cluster:

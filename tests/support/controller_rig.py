@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -24,9 +23,6 @@ from flagplot_wire.node import Gpu, Inventory
 from flagplotd.config import Config
 from flagplotd.controller import Controller
 from flagplotd.ssh.keys import prepare
-
-CACHE = Path(tempfile.gettempdir()) / f"flagplot-tests-numba-{os.getuid()}"
-os.environ.setdefault("NUMBA_CACHE_DIR", str(CACHE))
 
 
 async def until(condition: Callable[[], Any], seconds: float = 30, what: str = "the condition") -> Any:
@@ -298,7 +294,6 @@ class OutsideController:
                 [sys.executable, "-m", "flagplotd.main", "run", "--data-dir", str(self.folder), *args],
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "NUMBA_CACHE_DIR": os.environ["NUMBA_CACHE_DIR"]},
             )
         import json
 

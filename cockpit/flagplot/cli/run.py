@@ -39,6 +39,8 @@ OWN = {
     "-h": False,
 }
 POLL_S = 0.2
+SOON_S = 0.02
+"""The first look, since most jobs start at once; the pauses grow to `POLL_S`."""
 PLACEHOLDER = "#!/bin/sh\n# This job holds its nodes for flagplot run.\n"
 
 
@@ -198,7 +200,8 @@ class Allocation:
                 if words != told and time.monotonic() - began > 0.5:
                     told = words
                     tell(f"job {self._number} queued and waiting for resources ({words})")
-                await asyncio.sleep(POLL_S)
+                waited = time.monotonic() - began
+                await asyncio.sleep(max(SOON_S, min(waited / 2, POLL_S)))
         except asyncio.CancelledError:
             await self._calls.act(Act("cancel", (str(self._number),)))
             tell(f"job {self._number} was cancelled while it waited")

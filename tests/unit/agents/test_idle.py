@@ -26,6 +26,10 @@ def test_a_warning_comes_after_half_of_the_time_and_the_end_after_all_of_it() ->
     assert told(parse_idle("warn-after=20"), *[(0,)] * 5) == [[], [], ["warn 20"], [], []]
 
 
+def test_a_late_look_warns_and_leaves_the_end_to_the_next() -> None:
+    assert told(parse_idle("end-after=10"), *[(0,)] * 3) == [[], ["warn 10"], ["end 20"]]
+
+
 @pytest.mark.parametrize("busy", [(1, 0), (0, None), ()])
 def test_work_on_one_gpu_or_one_not_measured_begins_the_count_anew(busy: tuple[int | None, ...]) -> None:
     assert told(parse_idle("end-after=20"), (0, 0), (0, 0), busy, (0, 0), (0, 0)) == [
