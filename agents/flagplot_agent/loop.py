@@ -24,7 +24,7 @@ from flagplot_agent.guarding import guard_shares
 from flagplot_agent.health.watch import Watch
 from flagplot_agent.hooks.hooks import Hooks
 from flagplot_agent.keeperline import KeeperLine
-from flagplot_agent.launch.cgroup import dmem_capacity
+from flagplot_agent.launch.hierarchies import dmem_capacity
 from flagplot_agent.launch.journal import Journal, key_of, name_of, write_durably
 from flagplot_agent.launch.output import read_as
 from flagplot_agent.link import Link

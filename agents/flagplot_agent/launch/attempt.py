@@ -65,7 +65,7 @@ class Running:
     def members(self) -> set[int]:
         """All its live processes."""
         found = set(self.pids) | set(self.adopted)
-        if self.group.tracked is not None:
+        if self.group.tracked:
             return found | self.group.pids()
         return found | of_attempt(self.roots, self.markers, os.getpid())
 
@@ -73,7 +73,7 @@ class Running:
         """Send a signal to every process of it."""
         if number == signal.SIGKILL:
             self.group.kill()
-            if self.group.tracked is None:
+            if not self.group.tracked:
                 self.hold()
         send_signal(self.members(), number, first=self.roots)
 
@@ -108,7 +108,7 @@ class Running:
             "boot": boot,
             "pids": pids,
             "started": self.started if pids or not self.recipe["tasks"] else 0,
-            "group": str(self.group.tracked or ""),
+            "group": self.group.tracked,
             "joins": self.group.joins(),
             "enforced": self.group.enforced,
             "notes": self.group.notes,
