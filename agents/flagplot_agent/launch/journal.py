@@ -42,24 +42,36 @@ class Journal:
         return sorted((name for name in logs if self._last(name, "start") is not None), key=key_of)
 
     def begin(self, name: str, start: dict[str, Any], script: str, uid: int) -> Path:
-        """Write an attempt down before it is executed; raises OSError. Returns the script's path."""
+        """Write an attempt down; raises OSError. `sync_starts` makes it durable, which must be before it is executed.
+        Returns the script's path."""
         if self._last(name, "start") is not None:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
         # What an earlier try left that found the disk full: nothing was started.
         self.remove(name)
         script_path = self.script(name)
-        descriptor = os.open(script_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o500)
+        descriptor = os.open(script_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o500)
         try:
-            with os.fdopen(descriptor, "wb", closefd=False) as file:
-                file.write(script.encode("utf-8", "surrogateescape"))
-            if os.getuid() == 0:
+            _write_all(descriptor, script.encode("utf-8", "surrogateescape"))
+            if os.getuid() == 0 and uid != 0:
                 os.fchown(descriptor, uid, -1)
         finally:
             os.close(descriptor)
         self._append(name, "start", start, os.O_CREAT | os.O_EXCL)
-        self.sync(name)
-        _sync_folder(self.folder)
         return script_path
+
+    def sync_starts(self, names: list[str]) -> dict[str, OSError]:
+        """Make starts durable; returns what went wrong with some of them."""
+        wrong: dict[str, OSError] = {}
+        for name in names:
+            try:
+                self.sync(name)
+            except OSError as failed:
+                wrong[name] = failed
+        try:
+            _sync_folder(self.folder)
+        except OSError as failed:
+            wrong |= dict.fromkeys(names, failed)
+        return wrong
 
     def start_of(self, name: str) -> dict[str, Any]:
         """What was written at the start."""
@@ -117,13 +129,16 @@ class Journal:
 
     def remove(self, name: str) -> None:
         """Forget an attempt that the controller has long acknowledged."""
-        for path in (self.script(name), self.folder / f"{name}.log"):
-            path.unlink(missing_ok=True)
-        hooks = self.folder / f"{name}.hooks"
-        if hooks.is_dir():
-            for path in hooks.iterdir():
-                path.unlink()
-            hooks.rmdir()
+        for kind in ("script", "log"):
+            try:
+                os.unlink(f"{self._root}/{name}.{kind}")
+            except FileNotFoundError:
+                continue
+        hooks = f"{self._root}/{name}.hooks"
+        if os.path.isdir(hooks):
+            for entry in os.listdir(hooks):
+                os.unlink(f"{hooks}/{entry}")
+            os.rmdir(hooks)
 
     def note_done(self, name: str, what: Done) -> None:
         """Remember that the hooks or the transfers before or after an attempt are through."""
@@ -135,7 +150,7 @@ class Journal:
 
     def sync(self, name: str) -> None:
         """Make what was written of an attempt durable. After the first of many the others find the disk done with it."""
-        descriptor = os.open(f"{self._root}/{name}.log", os.O_WRONLY)
+        descriptor = os.open(f"{self._root}/{name}.log", os.O_WRONLY | os.O_CLOEXEC)
         try:
             os.fdatasync(descriptor)
         finally:
@@ -146,14 +161,13 @@ class Journal:
         data = b"\n" + _BEGINS[kind] + json.dumps(value).encode() + b"}\n"
         descriptor = os.open(f"{self._root}/{name}.log", os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | flags, 0o600)
         try:
-            while data:
-                data = data[os.write(descriptor, data) :]
+            _write_all(descriptor, data)
         finally:
             os.close(descriptor)
 
     def _last(self, name: str, kind: Kind) -> Any:
         try:
-            with open(f"{self._root}/{name}.log", "rb") as file:
+            with open(f"{self._root}/{name}.log", "rb", buffering=0) as file:
                 lines = file.read().split(b"\n")
         except FileNotFoundError:
             return None
@@ -165,6 +179,11 @@ class Journal:
                     # Cut short: it counts as not written.
                     continue
         return None
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 def key_of(name: str) -> tuple[int, int]:
@@ -190,7 +209,7 @@ def write_durably(path: Path, value: dict[str, Any]) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

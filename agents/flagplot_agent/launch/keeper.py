@@ -345,8 +345,7 @@ class Keeper:
         All are written before the first is synced, so that they share the disk's commit."""
         written = self._each(names, lambda name: self.journal.note_end(name, self.unwritten[name]))
         for name in self._each(written, self.journal.sync):
-            del self.unwritten[name]
-            self.line.tell({"event": "ended", "name": name})
+            self.line.tell({"event": "ended", "name": name, "end": self.unwritten.pop(name)})
 
     def _each(self, names: list[str], work: Callable[[str], None]) -> list[str]:
         """Do something for the end of each; returns those whose disk took it."""
