@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from flagplot_agent.launch.cgroup import Group
-from flagplot_agent.launch.processes import is_marked, of_attempt, read_process, send_signal, table
+from flagplot_agent.launch.processes import of_attempt, send_signal
 from flagplot_agent.launch.spawn import Starting
 
 HOLD_TRIES = 20
@@ -127,22 +127,3 @@ class Running:
             "cpu_ms": self.cpu_ms,
             "memory_peak_mib": self.memory_peak_mib,
         }
-
-
-def living(one: Running, noted: dict[str, int]) -> dict[int, int]:
-    """The tasks of an earlier keeper that still live, with their start times."""
-    if noted:
-        found = {int(pid): read_process(int(pid)) for pid in noted}
-        return {
-            pid: process.started
-            for pid, process in found.items()
-            if process is not None and process.started == noted[str(pid)] and process.state not in "ZX"
-        }
-    # That keeper ended between the fork and the note: whatever bears the attempt's marks is the attempt.
-    grouped = one.group.pids()
-    everything = table()
-    return {
-        pid: process.started
-        for pid, process in everything.items()
-        if process.state not in "ZX" and (pid in grouped or is_marked(pid, one.markers))
-    }

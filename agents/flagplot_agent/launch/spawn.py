@@ -11,7 +11,6 @@ import ctypes
 import errno
 import fcntl
 import os
-import platform
 import pwd
 import resource
 import signal
@@ -196,7 +195,7 @@ def _close_all_but(*kept: int) -> None:
 
 def _bind_memory(mems: list[int]) -> None:
     """Take memory from these NUMA nodes alone, also where no cpuset says so."""
-    number = _SET_MEMPOLICY.get(platform.machine())
+    number = _SET_MEMPOLICY.get(os.uname().machine)
     if number is None:
         return
     mask = ctypes.c_ulong(sum(1 << node for node in mems if node < _MASK_BITS))
