@@ -7,6 +7,7 @@ a file system that hangs holds up one job, not the keeper.
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import ctypes
 import errno
 import fcntl
@@ -31,6 +32,10 @@ _MPOL_BIND = 2
 _MASK_BITS = 64
 _MOST = 2**63 - 1
 _HANDLED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+_DEFAULT = int(signal.SIG_DFL)
+_INPUT = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+_OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+"""O_NONBLOCK keeps a FIFO without a reader from hanging the launch."""
 _RIGHTS = socket.CMSG_LEN(struct.calcsize("i"))
 _STDERR = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", 2))]
 
@@ -178,10 +183,11 @@ def _held() -> tuple[int, ...]:
 
 
 def _reset_signals(held: tuple[int, ...]) -> None:
-    signal.set_wakeup_fd(-1)
+    # Below `signal`, whose enumerations would take longer than all the rest that a child does.
+    _signal.set_wakeup_fd(-1)
     for number in held:
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        _signal.signal(number, _DEFAULT)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
 
 
 def _close_all_but(*kept: int) -> None:
@@ -293,7 +299,7 @@ def _enter(work_dir: str) -> None:
 
 def _open_input(path: str) -> int:
     try:
-        descriptor = os.open(path or os.devnull, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path or os.devnull, _INPUT)
     except OSError as wrong:
         raise LaunchError(f"{USER_FAULT}cannot open the input {path}: {wrong.strerror}") from wrong
     os.set_blocking(descriptor, True)
@@ -301,10 +307,8 @@ def _open_input(path: str) -> int:
 
 
 def _open_output(path: str, append: bool, what: str, option: str) -> int:
-    # O_NONBLOCK keeps a FIFO without a reader from hanging the launch.
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
     try:
-        descriptor = os.open(path, flags, 0o666)
+        descriptor = os.open(path, _OUTPUT, 0o666)
         kind = os.fstat(descriptor).st_mode
         if not (stat.S_ISREG(kind) or stat.S_ISCHR(kind)):
             raise LaunchError(f"{USER_FAULT}the {what} {path} is no regular file (change {option})")
