@@ -122,7 +122,7 @@ class Agent:
             return
         key = key_of(event["name"])
         if event["event"] == "ended":
-            self.background.start(self.ended(event["name"], event.get("end")))
+            self.background.start(self.ended(event["name"], event.get("end"), event.get("begun")))
         elif key in self.state.running:
             self.attempts.started(key, event)
             await self.tell_started(key)
@@ -139,9 +139,12 @@ class Agent:
             for order in self.attempts.standing(key):
                 self.keeper.order(**order)
 
-    async def ended(self, name: str, found: dict[str, Any] | None = None) -> None:
-        """The keeper journalled an end (`found`): pass it on; it is repeated until acknowledged."""
+    async def ended(self, name: str, found: dict[str, Any] | None = None, begun: dict[str, Any] | None = None) -> None:
+        """The keeper journalled an end (`found`): pass it on; it is repeated until acknowledged. `begun` is what was
+        noted of a start that nobody was told of."""
         key = key_of(name)
+        if begun is not None and key in self.state.running:
+            self.attempts.started(key, begun)
         await self.steps.job_ended(*key)
         found = found or self.journal.end_of(name)
         if found is not None and key in self.state.running:
@@ -152,7 +155,8 @@ class Agent:
             recipe = self.attempts.start_of(key)["recipe"]
             if recipe.get("mps"):
                 self.background.start(self.mps.end(name, recipe))
-            await self.send(al.Ended(self.attempts.ended(key, self.sampler.measured(key, found))))
+            started = self.attempts.confirmation(key) if begun is not None else None
+            await self.send(al.Ended(self.attempts.ended(key, self.sampler.measured(key, found)), started))
 
     def why_stopped(self, name: str) -> str | None:
         """The reason of a stop that stands against an attempt; None where it may go on."""

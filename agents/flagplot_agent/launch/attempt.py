@@ -41,6 +41,8 @@ class Running:
         self.cause = ""
         self.exit_code: int | None = None
         self.signal = 0
+        self.untold = False
+        """True when it ran its program, and nobody was told before it ended."""
         self.asked = False
         """True after SIGTERM by order, until SIGKILL."""
         self.message = ""

@@ -20,17 +20,21 @@ class Ends:
     def __init__(self, journal: Journal, line: AgentLine) -> None:
         self.unwritten: dict[str, dict[str, Any]] = {}
         """Ends that are not durable, by the attempt's name."""
+        self._untold: dict[str, dict[str, Any]] = {}
         self._journal = journal
         self._line = line
         self._fresh: list[str] = []
         self._left_groups: list[Group] = []
         self._retry_at = 0.0
 
-    def add(self, name: str, end: dict[str, Any], group: Group) -> None:
-        """An attempt ended; `write` makes it durable. Its group goes now, or when the kernel lets go of it."""
+    def add(self, name: str, end: dict[str, Any], begun: dict[str, Any] | None, group: Group) -> None:
+        """An attempt ended; `write` makes it durable. Its group goes now, or when the kernel lets go of it. `begun` is
+        what the agent was not told of its start."""
         if not group.remove():
             self._left_groups.append(group)
         self.unwritten[name] = end
+        if begun is not None:
+            self._untold[name] = begun
         self._fresh.append(name)
 
     def write(self) -> None:
@@ -55,7 +59,10 @@ class Ends:
         """All are written before the first is synced, so that they share the disk's commit."""
         written = self._each(names, lambda name: self._journal.note_end(name, self.unwritten[name]))
         for name in self._each(written, self._journal.sync):
-            self._line.tell({"event": "ended", "name": name, "end": self.unwritten.pop(name)})
+            event = {"event": "ended", "name": name, "end": self.unwritten.pop(name)}
+            if name in self._untold:
+                event["begun"] = self._untold.pop(name)
+            self._line.tell(event)
 
     def _each(self, names: Sequence[str], work: Callable[[str], None]) -> list[str]:
         """Do something for the end of each; returns those whose disk took it."""

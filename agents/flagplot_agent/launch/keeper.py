@@ -89,15 +89,18 @@ class Keeper:
 
     def turn(self) -> None:
         """Wait for something to happen and deal with it."""
+        news = []
         for key, _ in self.selector.select(self.pause()):
             if key.fileobj == self.wake:
                 os.read(self.wake, 4096)
             elif key.data is not None:
-                self.advance(*key.data)
+                news.append(key.data)
             elif isinstance(key.fileobj, socket.socket):
                 self.obey(self.line.hear(key.fileobj))
         self.fork()
         self.reap()
+        for one, starting in news:
+            self.advance(one, starting)
         self.watch_adopted()
         self.enforce()
         self.settle()
@@ -229,7 +232,11 @@ class Keeper:
         else:
             one.stderr = stderr
         if not one.starting and one.cause != "launch_failed":
-            self.confirm(one)
+            if one.pids:
+                self.confirm(one)
+            else:
+                # It has ended already, which tells enough.
+                one.untold = True
 
     def confirm(self, one: Running) -> None:
         """Every task runs its program."""
@@ -353,7 +360,8 @@ class Keeper:
         if one.stderr >= 0:
             os.close(one.stderr)
         del self.running[one.name]
-        self.ends.add(one.name, one.end(), one.group)
+        begun = {**one.begun(self.boot, {}), "started": one.started} if one.untold else None
+        self.ends.add(one.name, one.end(), begun, one.group)
 
     def adopt(self) -> None:
         """Take over what a keeper before us began."""
