@@ -14,6 +14,9 @@ import os
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+SHARED = 16
+SHARED_BYTES = 64 * 1024
+"""Scripts that later jobs may share: so many, up to this size."""
 Done = Literal["prologued", "epilogued", "staged", "sent"]
 Kind = Literal["start", "begun", "limit", "end", "acked", "prologued", "epilogued", "staged", "sent"]
 _BEGINS: dict[str, bytes] = {kind: f'{{"{kind}": '.encode() for kind in get_args(Kind)}
@@ -25,6 +28,8 @@ class Journal:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._root = str(folder)
+        self._same: dict[tuple[bytes, int], Path] = {}
+        """Where the last different scripts are, by content and uid."""
 
     def script(self, name: str) -> Path:
         """Where an attempt's script is."""
@@ -48,16 +53,36 @@ class Journal:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
         # What an earlier try left that found the disk full: nothing was started.
         self.remove(name)
-        script_path = self.script(name)
-        descriptor = os.open(script_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o500)
+        script_path = self._put_script(name, script.encode("utf-8", "surrogateescape"), uid)
+        self._append(name, "start", start, os.O_CREAT | os.O_EXCL)
+        return script_path
+
+    def _put_script(self, name: str, script: bytes, uid: int) -> Path:
+        """Write a script down. That of many jobs of a user is the same: they share one file under many names, which
+        spares the file system what costs it most."""
+        path = self.script(name)
+        same = self._same.get((script, uid))
+        if same is not None and _is_still(same, script, uid):
+            try:
+                os.link(same, path)
+                return path
+            except OSError as wrong:
+                # No links here, or too many of them.
+                if wrong.errno not in (errno.ENOENT, errno.EMLINK, errno.EPERM, errno.EOPNOTSUPP):
+                    raise
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o500)
         try:
-            _write_all(descriptor, script.encode("utf-8", "surrogateescape"))
+            _write_all(descriptor, script)
             if os.getuid() == 0 and uid != 0:
                 os.fchown(descriptor, uid, -1)
         finally:
             os.close(descriptor)
-        self._append(name, "start", start, os.O_CREAT | os.O_EXCL)
-        return script_path
+        if len(script) <= SHARED_BYTES:
+            self._same.pop((script, uid), None)
+            self._same[script, uid] = path
+            if len(self._same) > SHARED:
+                del self._same[next(iter(self._same))]
+        return path
 
     def sync_starts(self, names: list[str]) -> dict[str, OSError]:
         """Make starts durable; returns what went wrong with some of them."""
@@ -179,6 +204,22 @@ class Journal:
                     # Cut short: it counts as not written.
                     continue
         return None
+
+
+def _is_still(path: Path, script: bytes, uid: int) -> bool:
+    """Whether a file is as a script was written: its owner may have changed it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        found = os.fstat(descriptor)
+        own = os.getuid()
+        if (found.st_uid, found.st_mode & 0o7777, found.st_size) != (uid if own == 0 else own, 0o500, len(script)):
+            return False
+        return os.read(descriptor, len(script) + 1) == script
+    finally:
+        os.close(descriptor)
 
 
 def _write_all(descriptor: int, data: bytes) -> None:
