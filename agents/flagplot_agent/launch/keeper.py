@@ -7,7 +7,6 @@ forking is safe.
 from __future__ import annotations
 
 import fcntl
-import gc
 import json
 import math
 import os
@@ -27,7 +26,14 @@ from flagplot_agent.launch.cgroup import Groups
 from flagplot_agent.launch.ends import Ends
 from flagplot_agent.launch.journal import Journal
 from flagplot_agent.launch.overrun import end_overrun
-from flagplot_agent.launch.processes import adopt_orphans, boot_id, exit_of, read_process, signal_named
+from flagplot_agent.launch.processes import (
+    adopt_orphans,
+    boot_id,
+    exit_of,
+    keep_forks_cheap,
+    read_process,
+    signal_named,
+)
 from flagplot_agent.launch.spawn import LaunchError, Starting, begin
 
 WATCH_S = 0.5
@@ -386,8 +392,7 @@ def main(folder: str) -> None:
         return
     adopt_orphans()
     keeper = Keeper(Path(folder))
-    # What is here now stays: the collector of a forked child need not touch, and so copy, its pages.
-    gc.freeze()
+    keep_forks_cheap()
     keeper.run()
 
 
