@@ -41,6 +41,8 @@ def taken_over(journal: Journal, groups: Groups, boot: str) -> list[tuple[Runnin
 
 def look_at(one: Running) -> None:
     """Adopted processes are not our children: look whether they still live."""
+    if not one.adopted:
+        return
     for pid, ticks in list(one.adopted.items()):
         process = read_process(pid)
         if process is None or process.started != ticks or process.state in "ZX":

@@ -107,7 +107,8 @@ class Keeper:
         self.reap()
         for one, starting in news:
             self.advance(one, starting)
-        self.watch_adopted()
+        for one in self.running.values():
+            look_at(one)
         self.enforce()
         self.settle()
         self.ends.try_again(time.monotonic())
@@ -375,12 +376,6 @@ class Keeper:
             self.running[one.name] = one
             if one.adopted and not told:
                 self.confirm(one)
-
-    def watch_adopted(self) -> None:
-        """Adopted processes are not our children: look whether they still live."""
-        for one in self.running.values():
-            if one.adopted:
-                look_at(one)
 
 
 def main(folder: str) -> None:
