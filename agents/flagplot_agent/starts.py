@@ -62,11 +62,21 @@ class Starts:
         wrong = agent.journal.sync_starts(list(written))
         for name, (launch, start) in written.items():
             if name in wrong:
-                # Otherwise an agent that comes after would find it, and start it.
-                agent.journal.remove(name)
+                self._forget(name)
                 await self._fail(launch, f"cannot write the attempt down: {wrong[name].strerror}")
-            else:
+                continue
+            try:
                 agent.staging.start(name, start)
+            except Exception as failed:
+                log.exception("cannot start %s", name)
+                await self._fail(launch, f"the agent cannot start the job: {type(failed).__name__}: {failed}")
+
+    def _forget(self, name: str) -> None:
+        """An agent that comes after must not find it, and start it."""
+        try:
+            self._agent.journal.remove(name)
+        except OSError as wrong:
+            log.error("job %s: cannot take back what was written down: %s", name, wrong)
 
     def order(self, name: str, recipe: dict[str, Any]) -> None:
         """Have the keeper start an attempt, and do to it what was ordered meanwhile."""
