@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 
-from flagplot_agent.launch.cgroup import own_groups
+from flagplot_agent.launch.hierarchies import own_groups
 
 
 @contextlib.contextmanager

@@ -26,6 +26,7 @@ class KeeperLine:
         self._folder = folder
         self._heard = heard
         self._writer: asyncio.StreamWriter | None = None
+        self._unsent: list[bytes] = []
         self._leaving = False
 
     async def run(self) -> None:
@@ -33,6 +34,7 @@ class KeeperLine:
         while not self._leaving:
             try:
                 reader, self._writer = await self._reach()
+                self._unsent.clear()
                 self.order(do="hello")
                 while line := await reader.readline():
                     await self._heard(json.loads(line))
@@ -47,9 +49,17 @@ class KeeperLine:
                 log.error("the keeper is gone; looking for another")
 
     def order(self, **command: Any) -> None:
-        """Tell the keeper. While it is away nothing is sent: `hello` is the moment to catch up."""
+        """Tell the keeper, together with what else it is told in this turn of the loop. While it is away nothing is
+        sent: `hello` is the moment to catch up."""
         if self._writer is not None:
-            self._writer.write(json.dumps(command).encode() + b"\n")
+            if not self._unsent:
+                asyncio.get_running_loop().call_soon(self._flush)
+            self._unsent.append(json.dumps(command).encode() + b"\n")
+
+    def _flush(self) -> None:
+        if self._writer is not None and self._unsent:
+            self._writer.write(b"".join(self._unsent))
+        self._unsent.clear()
 
     async def leave(self) -> None:
         """We end: the keeper ends too when nothing runs any more."""
@@ -58,6 +68,7 @@ class KeeperLine:
             await asyncio.sleep(0.02)
         self._leaving = True
         self.order(do="leave")
+        self._flush()
         if self._writer is not None:
             try:
                 await self._writer.drain()

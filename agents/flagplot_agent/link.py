@@ -13,15 +13,15 @@ import asyncssh
 
 from flagplot_agent.config import Config
 from flagplot_agent.steps.streams import Streams
-from flagplot_wire.agentlink import FromAgent, Started, ToAgent
+from flagplot_wire.agentlink import Ended, FromAgent, Started, ToAgent
 from flagplot_wire.codec import Decoder, encode
 from flagplot_wire.errors import Refused
 
 log = logging.getLogger("flagplot-agent")
 CIPHERS = ["aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com"]
 """The cheapest first: the last one costs three times as much for each of our short frames."""
-STARTED_S = 0.02
-"""For the end of a very short job to travel with the confirmation of its start."""
+WAITS: dict[type, float] = {Started: 0.02, Ended: 0.002}
+"""Seconds that a frame may wait for others: the start of a very short job for its end, an end for those of others."""
 LOGIN = "agent"
 SUBSYSTEM = "flagplot-agent"
 
@@ -67,15 +67,23 @@ class Link:
             await self._connection.wait_closed()
 
     async def send(self, body: FromAgent) -> None:
-        """Send one frame; a confirmation of a start may wait a moment for others to go with it."""
+        """Send one frame; confirmations of starts and ends may wait a moment for others to go with them."""
         assert self._process is not None
         self._unsent += encode(body)
-        if isinstance(body, Started):
-            if self._flushing is None:
-                self._flushing = asyncio.get_running_loop().call_later(STARTED_S, self._flush)
+        wait = WAITS.get(type(body), 0.0)
+        if wait:
+            self._flush_within(wait)
             return
         self._flush()
         await self._process.stdin.drain()
+
+    def _flush_within(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        if self._flushing is not None:
+            if self._flushing.when() <= loop.time() + seconds:
+                return
+            self._flushing.cancel()
+        self._flushing = loop.call_later(seconds, self._flush)
 
     @property
     def own_address(self) -> str:
@@ -97,19 +105,21 @@ class Link:
         if key:
             await streams.run(self._connection, self._config.node, key)
 
-    async def frames(self) -> AsyncIterator[ToAgent]:
-        """Frames until the controller closes. One of an unknown kind is skipped; raises `BadFrame` on garbage."""
+    async def frames(self) -> AsyncIterator[list[ToAgent]]:
+        """Frames, as many as came together, until the controller closes. One of an unknown kind is skipped; raises
+        `BadFrame` on garbage."""
         assert self._process is not None
         decoder: Decoder[Any] = Decoder(ToAgent, trusted=True)
         while data := await self._process.stdout.read(65_536):
-            for _, body in decoder.feed(data):
+            found = [body for _, body in decoder.feed(data)]
+            for body in found:
                 if isinstance(body, Refused):
                     log.warning("ignored a frame of the controller: %s", body.message)
-                else:
-                    yield body
+            yield [body for body in found if not isinstance(body, Refused)]
 
     def close(self) -> None:
         """End the connection; `frames` ends."""
+        self._flush()
         if self._connection is not None:
             self._connection.close()
 

@@ -24,7 +24,7 @@ from flagplot_agent.guarding import guard_shares
 from flagplot_agent.health.watch import Watch
 from flagplot_agent.hooks.hooks import Hooks
 from flagplot_agent.keeperline import KeeperLine
-from flagplot_agent.launch.cgroup import dmem_capacity
+from flagplot_agent.launch.hierarchies import dmem_capacity
 from flagplot_agent.launch.journal import Journal, key_of, name_of, write_durably
 from flagplot_agent.launch.output import read_as
 from flagplot_agent.link import Link
@@ -33,7 +33,7 @@ from flagplot_agent.policies import Policies
 from flagplot_agent.reaping import Reaper
 from flagplot_agent.rebooting import Rebooter
 from flagplot_agent.staging import Staging
-from flagplot_agent.starting import write_down
+from flagplot_agent.starts import Starts
 from flagplot_agent.state import AgentState, Key
 from flagplot_agent.steps.files import serve_file
 from flagplot_agent.steps.ports import serve_port
@@ -43,10 +43,9 @@ from flagplot_agent.steps.streams import NodeStream, Streams
 from flagplot_agent.telemetry.inventory import libraries
 from flagplot_agent.telemetry.jobs import job_processes
 from flagplot_agent.telemetry.sampler import Sampler
-from flagplot_agent.vram import Has, held_to, regions_in
+from flagplot_agent.vram import Has, regions_in
 from flagplot_wire import PROTOCOL_VERSION, __version__
 from flagplot_wire import agentlink as al
-from flagplot_wire.alloc import GpuPart
 from flagplot_wire.errors import Refused
 from flagplot_wire.ids import Epoch
 from flagplot_wire.streams import ConnectPort, ConnectStep
@@ -74,6 +73,7 @@ class Agent:
         self.heard = time.monotonic()
         self.keeper = KeeperLine(config.folder, self.keeper_said)
         self.background = Background()
+        self.starts = Starts(self)
         self.steps = Steps(self)
         self.streams = Streams(self.serve_stream)
         self.door = NodeDoor(config.folder, self.streams, self.attempts.uid_of)
@@ -83,7 +83,7 @@ class Agent:
         self.rebooter = Rebooter(config.settings.reboot, config.folder, self.reboot_failed)
         self.mps = Mps(config.folder)
         self.has = Has(regions_in(dmem_capacity()), config.settings.gpus.mps and installed())
-        self.hooks = Hooks(config.settings.hooks, self.journal, self.order_start, self.why_stopped, self.ended)
+        self.hooks = Hooks(config.settings.hooks, self.journal, self.starts.order, self.why_stopped, self.ended)
         self.staging = Staging(self.journal, self.streams, self.hooks, self.why_stopped, self.ended)
 
     async def run(self) -> None:
@@ -122,7 +122,7 @@ class Agent:
             return
         key = key_of(event["name"])
         if event["event"] == "ended":
-            self.background.start(self.ended(event["name"]))
+            self.background.start(self.ended(event["name"], event.get("end"), event.get("begun")))
         elif key in self.state.running:
             self.attempts.started(key, event)
             await self.tell_started(key)
@@ -139,45 +139,24 @@ class Agent:
             for order in self.attempts.standing(key):
                 self.keeper.order(**order)
 
-    async def ended(self, name: str) -> None:
-        """The keeper journalled an end: pass it on; it is repeated until acknowledged."""
+    async def ended(self, name: str, found: dict[str, Any] | None = None, begun: dict[str, Any] | None = None) -> None:
+        """The keeper journalled an end (`found`): pass it on; it is repeated until acknowledged. `begun` is what was
+        noted of a start that nobody was told of."""
         key = key_of(name)
+        if begun is not None and key in self.state.running:
+            self.attempts.started(key, begun)
         await self.steps.job_ended(*key)
-        found = self.journal.end_of(name)
+        found = found or self.journal.end_of(name)
         if found is not None and key in self.state.running:
             found = await self.staging.after(name, self.attempts.start_of(key), found)
         if found is not None and key in self.state.running:
             found = await self.hooks.after(name, self.attempts.start_of(key), found)
         if found is not None and key not in self.state.ended:
-            self.background.start(self.mps.end(name, self.attempts.start_of(key)["recipe"]))
-            await self.send(al.Ended(self.attempts.ended(key, self.sampler.measured(key, found))))
-
-    def order_start(self, name: str, recipe: dict[str, Any]) -> None:
-        """Have the keeper start an attempt, and do to it what was ordered meanwhile."""
-        if recipe.get("mps"):
-            self.background.start(self.start_with_mps(name, recipe))
-        else:
-            self.order_now(name, recipe)
-
-    async def start_with_mps(self, name: str, recipe: dict[str, Any]) -> None:
-        """Start an attempt once its MPS runs, or without it."""
-        try:
-            environment = await self.mps.begin(name, recipe)
-        except OSError as wrong:
-            log.error("job %s: MPS cannot be used: %s", name, wrong)
-            recipe["mps"]["failed"] = True
-            recipe["vram"] = recipe["vram_otherwise"]
-            recipe["notes"].append(f"MPS cannot be used: {wrong}")
-            environment = {}
-        for task in recipe["tasks"]:
-            task["environment"] |= environment
-        self.order_now(name, recipe)
-
-    def order_now(self, name: str, recipe: dict[str, Any]) -> None:
-        """The order itself."""
-        self.keeper.order(do="start", name=name, recipe=recipe)
-        for order in self.attempts.standing(key_of(name)):
-            self.keeper.order(**order)
+            recipe = self.attempts.start_of(key)["recipe"]
+            if recipe.get("mps"):
+                self.background.start(self.mps.end(name, recipe))
+            started = self.attempts.confirmation(key) if begun is not None else None
+            await self.send(al.Ended(self.attempts.ended(key, self.sampler.measured(key, found)), started))
 
     def why_stopped(self, name: str) -> str | None:
         """The reason of a stop that stands against an attempt; None where it may go on."""
@@ -218,29 +197,35 @@ class Agent:
             self.state.told = set(self.state.ended)
             background = Background()
             try:
-                async for body in link.frames():
-                    if isinstance(body, al.AgentWelcome):
-                        if body.refused:
-                            raise Refused("refused", body.refused)
-                        self.obey(body.epoch)
-                        self.policies.told(body)
-                        self.link = link
-                        background.start(
-                            self.heartbeats(link, body.heartbeat_s),
-                            self.samples(link, body.sample_s),
-                            self.watch.run(link.send),
-                            link.serve_streams(self.streams, body.streams_key),
-                        )
-                        log.info("connected to %s, epoch %s", body.cluster, body.epoch)
-                        for key in list(self.state.running):
-                            await self.tell_started(key)
-                    else:
-                        await self.handle(body)
+                async for bodies in link.frames():
+                    for body in bodies:
+                        if isinstance(body, al.AgentWelcome):
+                            await self.welcomed(link, body, background)
+                        else:
+                            await self.handle(body)
+                    await self.starts.settle()
             finally:
                 if self.link is not None:
                     self.heard = time.monotonic() - SILENCE_S
                 self.link = None
                 background.cancel()
+
+    async def welcomed(self, link: Link, body: al.AgentWelcome, background: Background) -> None:
+        """The controller accepts us; `background` is for what lasts as long as the connection."""
+        if body.refused:
+            raise Refused("refused", body.refused)
+        self.obey(body.epoch)
+        self.policies.told(body)
+        self.link = link
+        background.start(
+            self.heartbeats(link, body.heartbeat_s),
+            self.samples(link, body.sample_s),
+            self.watch.run(link.send),
+            link.serve_streams(self.streams, body.streams_key),
+        )
+        log.info("connected to %s, epoch %s", body.cluster, body.epoch)
+        for key in list(self.state.running):
+            await self.tell_started(key)
 
     def obey(self, epoch: Epoch) -> None:
         """Remember the highest epoch; an older controller is refused."""
@@ -297,8 +282,10 @@ class Agent:
             await asyncio.sleep(every_s)
 
     async def handle(self, body: al.ToAgent) -> None:
-        """Carry out one order."""
+        """Carry out one order. Starts wait for each other, and nothing that comes after them overtakes them."""
         try:
+            if not isinstance(body, al.Launch):
+                await self.starts.settle()
             await self._handle(body)
         except Exception:
             # One bad order must not end the agent.
@@ -307,7 +294,7 @@ class Agent:
     async def _handle(self, body: al.ToAgent) -> None:
         match body:
             case al.Launch():
-                await self.launch(body)
+                await self.starts.take(body)
             case al.TellTime():
                 self.watch.told(body)
             case al.AckEnds():
@@ -362,40 +349,6 @@ class Agent:
         else:
             message = "the agent knows no such attempt"
             await self.send(al.Ended(al.AttemptEnd(body.number, body.attempt, "lost", message=message)))
-
-    async def launch(self, launch: al.Launch) -> None:
-        """Write the attempt down, then have it started; a known one is answered with what became of it."""
-        key = (launch.number, launch.attempt)
-        decision = self.state.decide(launch.epoch, *key)
-        if decision == "answer_started":
-            await self.tell_started(key)
-        elif decision == "answer_ended":
-            await self.send(al.Ended(self.state.ended[key]))
-        elif decision == "refuse":
-            log.warning("refused start %s.%s of epoch %s", *key, launch.epoch)
-        else:
-            try:
-                start = write_down(launch, self.config, self.sampler.inventory, self.journal, self.hooks, self.hold)
-                self.attempts.begin(key, start)
-                self.staging.start(name_of(key), start)
-            except Refused as refused:
-                await self.fail(launch, refused.message)
-            except OSError as wrong:
-                await self.fail(launch, f"cannot write the attempt down: {wrong.strerror}")
-            except Exception as wrong:
-                # Whatever it is, the controller must hear that nothing started.
-                log.exception("cannot prepare %s.%s", *key)
-                await self.fail(launch, f"the agent cannot prepare the job: {type(wrong).__name__}: {wrong}")
-
-    def hold(self, parts: tuple[GpuPart, ...]) -> dict[str, Any]:
-        """What a recipe carries of how an attempt is held to its GPU memory."""
-        return held_to(parts, self.sampler.inventory.gpus, self.has, self.policies.guard)
-
-    async def fail(self, launch: al.Launch, message: str) -> None:
-        """A start that came to nothing, where nothing could be written down."""
-        end = al.AttemptEnd(launch.number, launch.attempt, "launch_failed", time=int(time.time()), message=message)
-        self.state.end(end)
-        await self.send(al.Ended(end))
 
     async def tell_started(self, key: Key) -> None:
         """Confirm a start, once it is one."""

@@ -196,9 +196,10 @@ class Started(Struct, frozen=True, omit_defaults=True, tag="started"):
 
 
 class Ended(Struct, frozen=True, tag="ended"):
-    """An attempt ended; repeated until acknowledged."""
+    """An attempt ended; repeated until acknowledged. One that ended before its start was told brings that too."""
 
     end: AttemptEnd
+    started: Started | None = None
 
 
 class AckEnds(Struct, frozen=True, tag="ack_ends"):

@@ -12,8 +12,8 @@ from flagplot_wire.errors import Refused
 
 def account_of(launch: Launch) -> Account:
     """Who the job runs as here: the submitter by name; an ordinary agent runs as itself."""
-    own = pwd.getpwuid(os.getuid())
-    if own.pw_uid != 0:
+    if os.getuid() != 0:
+        own = pwd.getpwuid(os.getuid())
         return Account(own.pw_name, own.pw_uid, own.pw_gid, own.pw_dir, own.pw_shell or "/bin/sh")
     try:
         found = pwd.getpwnam(launch.user)

@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 from flagplot_agent.launch.cgroup import Group
-from flagplot_agent.launch.processes import is_marked, of_attempt, read_process, send_signal, table
+from flagplot_agent.launch.processes import of_attempt, send_signal
 from flagplot_agent.launch.spawn import Starting
 
 HOLD_TRIES = 20
@@ -41,6 +41,8 @@ class Running:
         self.cause = ""
         self.exit_code: int | None = None
         self.signal = 0
+        self.untold = False
+        """True when it ran its program, and nobody was told before it ended."""
         self.asked = False
         """True after SIGTERM by order, until SIGKILL."""
         self.message = ""
@@ -65,7 +67,7 @@ class Running:
     def members(self) -> set[int]:
         """All its live processes."""
         found = set(self.pids) | set(self.adopted)
-        if self.group.tracked is not None:
+        if self.group.tracked:
             return found | self.group.pids()
         return found | of_attempt(self.roots, self.markers, os.getpid())
 
@@ -73,7 +75,7 @@ class Running:
         """Send a signal to every process of it."""
         if number == signal.SIGKILL:
             self.group.kill()
-            if self.group.tracked is None:
+            if not self.group.tracked:
                 self.hold()
         send_signal(self.members(), number, first=self.roots)
 
@@ -108,7 +110,7 @@ class Running:
             "boot": boot,
             "pids": pids,
             "started": self.started if pids or not self.recipe["tasks"] else 0,
-            "group": str(self.group.tracked or ""),
+            "group": self.group.tracked,
             "joins": self.group.joins(),
             "enforced": self.group.enforced,
             "notes": self.group.notes,
@@ -127,22 +129,3 @@ class Running:
             "cpu_ms": self.cpu_ms,
             "memory_peak_mib": self.memory_peak_mib,
         }
-
-
-def living(one: Running, noted: dict[str, int]) -> dict[int, int]:
-    """The tasks of an earlier keeper that still live, with their start times."""
-    if noted:
-        found = {int(pid): read_process(int(pid)) for pid in noted}
-        return {
-            pid: process.started
-            for pid, process in found.items()
-            if process is not None and process.started == noted[str(pid)] and process.state not in "ZX"
-        }
-    # That keeper ended between the fork and the note: whatever bears the attempt's marks is the attempt.
-    grouped = one.group.pids()
-    everything = table()
-    return {
-        pid: process.started
-        for pid, process in everything.items()
-        if process.state not in "ZX" and (pid in grouped or is_marked(pid, one.markers))
-    }

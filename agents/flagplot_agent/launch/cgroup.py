@@ -6,7 +6,6 @@ holds them to memory and CPUs, and keeps them off the GPUs of others. What could
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 from collections.abc import Mapping, Sequence
@@ -14,30 +13,30 @@ from itertools import chain
 from pathlib import Path
 
 from flagplot_agent.launch import devicebpf
+from flagplot_agent.launch.hierarchies import enable, inherit_cpuset, own_groups
 from flagplot_agent.launch.processes import send_signal
 
 MIN_MEMORY_MIB = 30
 """A limit below this would kill the shell of the script itself (Slurm has the same floor)."""
 _LEAF_LINKS = 2
 """Of a folder without folders in it."""
-V1 = ("memory", "cpuset", "devices", "freezer", "pids")
 
 
 class Group:
     """The control group of one attempt: its folders, what they enforce, and what they do not."""
 
-    def __init__(self, tracked: Path | None = None) -> None:
-        self.tracked = tracked
-        """The folder whose `cgroup.procs` lists every process (None: none could be made)."""
-        self.folders: list[Path] = [tracked] if tracked else []
-        self.memory: Path | None = None
-        self.pids_limited: Path | None = None
+    def __init__(self) -> None:
+        self.tracked = ""
+        """The folder whose `cgroup.procs` lists every process (empty: none could be made)."""
+        self.folders: list[str] = []
+        self.memory = ""
+        self.pids_limited = ""
         self.enforced: list[str] = []
         self.notes: list[str] = []
 
     def joins(self) -> list[str]:
         """The files that a process writes `0` to in order to join."""
-        return [str(folder / "cgroup.procs") for folder in self.folders]
+        return [f"{folder}/cgroup.procs" for folder in self.folders]
 
     def pids(self) -> set[int]:
         """All processes of the group."""
@@ -45,10 +44,10 @@ class Group:
 
     def kill(self) -> None:
         """SIGKILL to all processes at once, where the kernel can do that."""
-        if self.tracked is None:
+        if not self.tracked:
             return
         try:
-            (self.tracked / "cgroup.kill").write_text("1")
+            _write(f"{self.tracked}/cgroup.kill", "1")
         except OSError:
             # Version 1, or a kernel before 5.14: one by one, frozen meanwhile, so that none forks away.
             self.freeze(True)
@@ -59,9 +58,9 @@ class Group:
         """Hold all processes, or let them go; False where the kernel cannot."""
         for folder in self.folders:
             for file, words in (("cgroup.freeze", ("0", "1")), ("freezer.state", ("THAWED", "FROZEN"))):
-                if (folder / file).exists():
+                if os.path.exists(f"{folder}/{file}"):
                     try:
-                        (folder / file).write_text(words[hold])
+                        _write(f"{folder}/{file}", words[hold])
                     except OSError:
                         # Removed under our eyes: nothing lives in it.
                         continue
@@ -70,11 +69,11 @@ class Group:
 
     def oom_kills(self) -> int:
         """How many processes the kernel killed because the group's memory was used up."""
-        if self.memory is None:
+        if not self.memory:
             return 0
         for name in ("memory.oom_control", "memory.events"):
             try:
-                lines = (self.memory / name).read_text().splitlines()
+                lines = _read(f"{self.memory}/{name}").splitlines()
             except OSError:
                 continue
             return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
@@ -82,10 +81,10 @@ class Group:
 
     def pids_refused(self) -> bool:
         """True when a fork failed because of the group's limit of processes."""
-        if self.pids_limited is None:
+        if not self.pids_limited:
             return False
         try:
-            lines = (self.pids_limited / "pids.events").read_text().splitlines()
+            lines = _read(f"{self.pids_limited}/pids.events").splitlines()
         except OSError:
             # A kernel that does not count them.
             return False
@@ -113,7 +112,8 @@ class Groups:
         self.label = f"flagplot-{label}"
         self.bases = own_groups() if bases is None else bases
         self.why_not = "" if self.bases else "this kernel has no control groups"
-        self.parents: dict[str, Path | None] = {}
+        self.parents: dict[str, str] = {}
+        """The folder of all our groups by controller; empty where there can be none."""
 
     def create(
         self,
@@ -127,15 +127,13 @@ class Groups:
     ) -> Group:
         """Make an attempt's group. `denied` are devices as `c 195:3`, `mems` NUMA nodes, `pids_max` how many processes
         and threads it may have; 0 MiB, 0 processes and no CPUs mean no such limit. `dmem` are bytes by region of GPU memory."""
-        group = self.find(name) or Group()
-        if group.tracked is None:
-            for kind in ("", "freezer", "pids", "memory"):
-                folder = self._folder(kind, name)
-                if folder is not None:
-                    group.tracked = folder
-                    group.folders.append(folder)
-                    break
-        if group.tracked is None:
+        group = Group()
+        for kind in ("", "freezer", "pids", "memory"):
+            if folder := self._folder(kind, name):
+                group.tracked = folder
+                group.folders.append(folder)
+                break
+        else:
             group.notes.append(f"processes are found by session and ancestry: {self.why_not}")
         if memory_mib:
             self._limit(group, "memory", name, self._memory(memory_mib), "memory is not limited by the kernel")
@@ -156,13 +154,13 @@ class Groups:
     def _deny(self, group: Group, name: str, denied: list[str]) -> None:
         """Close devices: by the version 1 controller, or by a program on the version 2 group."""
         otherwise = "GPUs of others are hidden by CUDA_VISIBLE_DEVICES only"
-        folder = self._folder("", name) if "devices" not in self.bases else None
-        if folder is None:
+        folder = self._folder("", name) if "devices" not in self.bases else ""
+        if not folder:
             wanted = {"devices.deny": "\n".join(f"{device} rwm" for device in denied)}
             self._limit(group, "devices", name, wanted, otherwise)
             return
         try:
-            devicebpf.deny(str(folder), denied)
+            devicebpf.deny(folder, denied)
         except OSError as wrong:
             group.notes.append(f"{otherwise} (bpf: {wrong.strerror})")
             return
@@ -174,14 +172,14 @@ class Groups:
         """The group that an earlier keeper made for an attempt; None when there is none."""
         found = Group()
         for kind, (base, _) in self.bases.items():
-            folder = base / self.label / name
-            if folder.is_dir():
+            folder = f"{base}/{self.label}/{name}"
+            if os.path.isdir(folder):
                 found.folders.append(folder)
                 if kind == "memory":
                     found.memory = folder
                 if kind == "pids":
                     found.pids_limited = folder
-                if found.tracked is None or kind == "":
+                if not found.tracked or kind == "":
                     found.tracked = folder
         found.folders = list(dict.fromkeys(found.folders))
         return found if found.folders else None
@@ -204,14 +202,14 @@ class Groups:
     def _limit(self, group: Group, kind: str, name: str, wanted: dict[str, str], otherwise: str) -> None:
         """Write the files of one controller; the first one must succeed, the others only where they exist."""
         folder = self._folder(kind, name)
-        if folder is None:
+        if not folder:
             group.notes.append(otherwise)
             return
         needed = next(iter(wanted))
         for file, text in wanted.items():
             try:
                 for line in text.split("\n"):
-                    (folder / file).write_text(line)
+                    _write(f"{folder}/{file}", line)
             except OSError as wrong:
                 if file == needed:
                     group.notes.append(f"{otherwise} ({file}: {wrong.strerror})")
@@ -226,49 +224,74 @@ class Groups:
             group.pids_limited = folder
         group.enforced.append(kind)
 
-    def _folder(self, kind: str, name: str) -> Path | None:
-        """An attempt's folder in one hierarchy, made if need be; None where that is not allowed."""
+    def _folder(self, kind: str, name: str) -> str:
+        """An attempt's folder in one hierarchy, made if need be; empty where that is not allowed."""
         if kind not in self.parents:
             self.parents[kind] = self._parent(kind)
         parent = self.parents[kind]
-        if parent is None:
-            return None
-        folder = parent / name
+        if not parent:
+            return ""
+        folder = f"{parent}/{name}"
         try:
-            folder.mkdir(exist_ok=True)
-            if kind == "cpuset":
-                _inherit_cpuset(folder)
+            os.mkdir(folder)
+        except FileExistsError:
+            # An earlier keeper made it, or this one for another controller of the same hierarchy.
+            pass
         except OSError as wrong:
             self.why_not = f"{folder}: {wrong.strerror}"
-            return None
+            return ""
+        if kind == "cpuset":
+            try:
+                inherit_cpuset(Path(folder))
+            except OSError as wrong:
+                self.why_not = f"{folder}: {wrong.strerror}"
+                return ""
         return folder
 
-    def _parent(self, kind: str) -> Path | None:
+    def _parent(self, kind: str) -> str:
         if kind not in self.bases:
-            return None
+            return ""
         base, second = self.bases[kind]
         folder = base / self.label
         try:
             folder.mkdir(exist_ok=True)
             if second and kind:
-                _enable(base, kind)
-                _enable(folder, kind)
+                enable(base, kind)
+                enable(folder, kind)
             if kind == "cpuset":
-                _inherit_cpuset(folder)
+                inherit_cpuset(folder)
         except OSError as wrong:
             self.why_not = f"{folder}: {wrong.strerror}"
-            return None
-        return folder
+            return ""
+        return str(folder)
 
 
-def pids_in(folder: Path) -> set[int]:
+def _write(file: str, text: str) -> None:
+    """Write a control file: `Path.write_text` takes three times as long, and a start has many of them."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+
+
+def _read(file: str) -> str:
+    """Read a control file that is short."""
+    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(descriptor, 65_536).decode()
+    finally:
+        os.close(descriptor)
+
+
+def pids_in(folder: str) -> set[int]:
     """All processes in a group and the groups below it; none when it is gone."""
     found: set[int] = set()
     try:
         deep = os.stat(folder).st_nlink != _LEAF_LINKS
     except FileNotFoundError:
         return found
-    for inner in (one for one, _, _ in os.walk(folder)) if deep else (str(folder),):
+    for inner in (one for one, _, _ in os.walk(folder)) if deep else (folder,):
         try:
             with open(f"{inner}/cgroup.procs", encoding="ascii") as file:
                 found.update(map(int, file.read().split()))
@@ -278,102 +301,17 @@ def pids_in(folder: Path) -> set[int]:
     return found
 
 
-def _remove(folder: Path) -> bool:
+def _remove(folder: str) -> bool:
     """Remove a group and those below it; False while the kernel holds one."""
-    for inner in chain((str(folder),), (one for one, _, _ in os.walk(folder, topdown=False))):
+    for inner in chain((folder,), (one for one, _, _ in os.walk(folder, topdown=False))):
         try:
             os.rmdir(inner)
         except FileNotFoundError:
             continue
         except OSError:
-            if inner != str(folder):
+            if inner != folder:
                 return False
-    return not folder.exists()
-
-
-def dmem_capacity() -> str:
-    """What the kernel lists of GPU memory that it can limit, a region and its bytes a line; empty where it cannot."""
-    try:
-        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
-    except OSError:
-        return ""
-    for line in mounts:
-        head, _, tail = line.partition(" - ")
-        if tail.startswith("cgroup2 "):
-            try:
-                return Path(head.split()[4], "dmem.capacity").read_text()
-            except OSError:
-                # The kernel is older than 6.14, or this is not the root of the hierarchy.
-                continue
-    return ""
-
-
-def own_groups(cgroup: str | None = None, mounts: str | None = None) -> dict[str, tuple[Path, bool]]:
-    """Where this process is: (folder, is version 2) by controller; `""` is the version 2 hierarchy itself."""
-    if cgroup is None or mounts is None:
-        try:
-            cgroup = Path("/proc/self/cgroup").read_text()
-            mounts = Path("/proc/self/mountinfo").read_text()
-        except OSError:
-            return {}
-    own = {}
-    for line in cgroup.splitlines():
-        _, kinds, path = line.split(":", 2)
-        own.update(dict.fromkeys(kinds.split(","), path))
-    found: dict[str, tuple[Path, bool]] = {}
-    for line in mounts.splitlines():
-        head, _, tail = line.partition(" - ")
-        root, point = head.split()[3:5]
-        kind, _, options = tail.split(" ", 2)
-        if kind == "cgroup2" and "" in own:
-            folder = _below(point, root, own[""])
-            found[""] = (folder, True)
-            try:
-                available = (folder / "cgroup.controllers").read_text().split()
-            except OSError:
-                available = []
-            for name in available:
-                found.setdefault(name, (folder, True))
-        elif kind == "cgroup":
-            for name in set(options.split(",")) & set(V1) & set(own):
-                found[name] = (_below(point, root, own[name]), False)
-    return found
-
-
-def _below(point: str, root: str, path: str) -> Path:
-    inner = path[len(root) :] if root != "/" and path.startswith(root) else path
-    return Path(point, inner.lstrip("/"))
-
-
-def _enable(folder: Path, kind: str) -> None:
-    """Hand a version 2 controller down. Below the root no process may stay in a group that does, so ours move first.
-
-    For some controllers the kernel does not refuse it: it makes a threaded group, below which no job could be.
-    """
-    control = folder / "cgroup.subtree_control"
-    if kind in control.read_text().split():
-        return
-    if (folder / "cgroup.type").exists():
-        _make_room(folder)
-    control.write_text(f"+{kind}")
-
-
-def _make_room(folder: Path) -> None:
-    """Move the agent and its keeper from a group to one below it; raises OSError where others stay."""
-    here = (folder / "cgroup.procs").read_text().split()
-    own = [pid for pid in (str(os.getpid()), str(os.getppid())) if pid in here]
-    if own:
-        leaf = folder / "flagplot-agent"
-        leaf.mkdir(exist_ok=True)
-        for pid in own:
-            (leaf / "cgroup.procs").write_text(pid)
-    if (folder / "cgroup.procs").read_text().strip():
-        raise OSError(errno.EBUSY, "processes of others are in this group, so that nothing can be handed down")
-
-
-def _inherit_cpuset(folder: Path) -> None:
-    """A version 1 cpuset is born empty, and nothing can join it until it has CPUs and memory nodes."""
-    for file in ("cpuset.cpus", "cpuset.mems"):
-        own = folder / file
-        if own.exists() and not own.read_text().strip() and (folder.parent / file).exists():
-            own.write_text((folder.parent / file).read_text().strip() or "0")
+        else:
+            if inner == folder:
+                return True
+    return not os.path.exists(folder)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import struct
 from collections.abc import Sequence
 
@@ -70,9 +69,9 @@ def _load(code: bytes) -> int:
 
 
 def _bpf(command: int, attributes: bytes) -> int:
-    number = _SYSCALL.get(platform.machine())
+    number = _SYSCALL.get(os.uname().machine)
     if number is None:
-        raise OSError(38, f"the number of bpf(2) on {platform.machine()} is not known")
+        raise OSError(38, f"the number of bpf(2) on {os.uname().machine} is not known")
     libc = ctypes.CDLL(None, use_errno=True)
     buffer = ctypes.create_string_buffer(attributes, len(attributes))
     found: int = libc.syscall(ctypes.c_long(number), command, buffer, len(attributes))

@@ -14,6 +14,9 @@ import os
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+SHARED = 16
+SHARED_BYTES = 64 * 1024
+"""Scripts that later jobs may share: so many, up to this size."""
 Done = Literal["prologued", "epilogued", "staged", "sent"]
 Kind = Literal["start", "begun", "limit", "end", "acked", "prologued", "epilogued", "staged", "sent"]
 _BEGINS: dict[str, bytes] = {kind: f'{{"{kind}": '.encode() for kind in get_args(Kind)}
@@ -25,6 +28,8 @@ class Journal:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._root = str(folder)
+        self._same: dict[tuple[bytes, int], Path] = {}
+        """Where the last different scripts are, by content and uid."""
 
     def script(self, name: str) -> Path:
         """Where an attempt's script is."""
@@ -42,24 +47,56 @@ class Journal:
         return sorted((name for name in logs if self._last(name, "start") is not None), key=key_of)
 
     def begin(self, name: str, start: dict[str, Any], script: str, uid: int) -> Path:
-        """Write an attempt down before it is executed; raises OSError. Returns the script's path."""
+        """Write an attempt down; raises OSError. `sync_starts` makes it durable, which must be before it is executed.
+        Returns the script's path."""
         if self._last(name, "start") is not None:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
         # What an earlier try left that found the disk full: nothing was started.
         self.remove(name)
-        script_path = self.script(name)
-        descriptor = os.open(script_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o500)
+        script_path = self._put_script(name, script.encode("utf-8", "surrogateescape"), uid)
+        self._append(name, "start", start, os.O_CREAT | os.O_EXCL)
+        return script_path
+
+    def _put_script(self, name: str, script: bytes, uid: int) -> Path:
+        """Write a script down. That of many jobs of a user is the same: they share one file under many names, which
+        spares the file system what costs it most."""
+        path = self.script(name)
+        same = self._same.get((script, uid))
+        if same is not None and _is_still(same, script, uid):
+            try:
+                os.link(same, path)
+                return path
+            except OSError as wrong:
+                # No links here, or too many of them.
+                if wrong.errno not in (errno.ENOENT, errno.EMLINK, errno.EPERM, errno.EOPNOTSUPP):
+                    raise
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o500)
         try:
-            with os.fdopen(descriptor, "wb", closefd=False) as file:
-                file.write(script.encode("utf-8", "surrogateescape"))
-            if os.getuid() == 0:
+            _write_all(descriptor, script)
+            if os.getuid() == 0 and uid != 0:
                 os.fchown(descriptor, uid, -1)
         finally:
             os.close(descriptor)
-        self._append(name, "start", start, os.O_CREAT | os.O_EXCL)
-        self.sync(name)
-        _sync_folder(self.folder)
-        return script_path
+        if len(script) <= SHARED_BYTES:
+            self._same.pop((script, uid), None)
+            self._same[script, uid] = path
+            if len(self._same) > SHARED:
+                del self._same[next(iter(self._same))]
+        return path
+
+    def sync_starts(self, names: list[str]) -> dict[str, OSError]:
+        """Make starts durable; returns what went wrong with some of them."""
+        wrong: dict[str, OSError] = {}
+        for name in names:
+            try:
+                self.sync(name)
+            except OSError as failed:
+                wrong[name] = failed
+        try:
+            _sync_folder(self.folder)
+        except OSError as failed:
+            wrong |= dict.fromkeys(names, failed)
+        return wrong
 
     def start_of(self, name: str) -> dict[str, Any]:
         """What was written at the start."""
@@ -117,13 +154,16 @@ class Journal:
 
     def remove(self, name: str) -> None:
         """Forget an attempt that the controller has long acknowledged."""
-        for path in (self.script(name), self.folder / f"{name}.log"):
-            path.unlink(missing_ok=True)
-        hooks = self.folder / f"{name}.hooks"
-        if hooks.is_dir():
-            for path in hooks.iterdir():
-                path.unlink()
-            hooks.rmdir()
+        for kind in ("script", "log"):
+            try:
+                os.unlink(f"{self._root}/{name}.{kind}")
+            except FileNotFoundError:
+                continue
+        hooks = f"{self._root}/{name}.hooks"
+        if os.path.isdir(hooks):
+            for entry in os.listdir(hooks):
+                os.unlink(f"{hooks}/{entry}")
+            os.rmdir(hooks)
 
     def note_done(self, name: str, what: Done) -> None:
         """Remember that the hooks or the transfers before or after an attempt are through."""
@@ -135,7 +175,7 @@ class Journal:
 
     def sync(self, name: str) -> None:
         """Make what was written of an attempt durable. After the first of many the others find the disk done with it."""
-        descriptor = os.open(f"{self._root}/{name}.log", os.O_WRONLY)
+        descriptor = os.open(f"{self._root}/{name}.log", os.O_WRONLY | os.O_CLOEXEC)
         try:
             os.fdatasync(descriptor)
         finally:
@@ -146,14 +186,13 @@ class Journal:
         data = b"\n" + _BEGINS[kind] + json.dumps(value).encode() + b"}\n"
         descriptor = os.open(f"{self._root}/{name}.log", os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | flags, 0o600)
         try:
-            while data:
-                data = data[os.write(descriptor, data) :]
+            _write_all(descriptor, data)
         finally:
             os.close(descriptor)
 
     def _last(self, name: str, kind: Kind) -> Any:
         try:
-            with open(f"{self._root}/{name}.log", "rb") as file:
+            with open(f"{self._root}/{name}.log", "rb", buffering=0) as file:
                 lines = file.read().split(b"\n")
         except FileNotFoundError:
             return None
@@ -165,6 +204,27 @@ class Journal:
                     # Cut short: it counts as not written.
                     continue
         return None
+
+
+def _is_still(path: Path, script: bytes, uid: int) -> bool:
+    """Whether a file is as a script was written: its owner may have changed it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        found = os.fstat(descriptor)
+        own = os.getuid()
+        if (found.st_uid, found.st_mode & 0o7777, found.st_size) != (uid if own == 0 else own, 0o500, len(script)):
+            return False
+        return os.read(descriptor, len(script) + 1) == script
+    finally:
+        os.close(descriptor)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 def key_of(name: str) -> tuple[int, int]:
@@ -190,7 +250,7 @@ def write_durably(path: Path, value: dict[str, Any]) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:

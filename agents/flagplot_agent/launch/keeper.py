@@ -7,26 +7,33 @@ forking is safe.
 from __future__ import annotations
 
 import fcntl
-import gc
 import json
+import math
 import os
 import selectors
 import signal
 import socket
 import sys
 import time
-import traceback
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from flagplot_agent.launch.adoption import look_at, taken_over
 from flagplot_agent.launch.agentline import AgentLine
-from flagplot_agent.launch.attempt import Running, living
-from flagplot_agent.launch.cgroup import Group, Groups
+from flagplot_agent.launch.attempt import Running
+from flagplot_agent.launch.cgroup import Groups
+from flagplot_agent.launch.ends import Ends
 from flagplot_agent.launch.journal import Journal
 from flagplot_agent.launch.overrun import end_overrun
-from flagplot_agent.launch.processes import adopt_orphans, boot_id, exit_of, read_process, signal_named
+from flagplot_agent.launch.processes import (
+    adopt_orphans,
+    boot_id,
+    exit_of,
+    keep_forks_cheap,
+    read_process,
+    signal_named,
+)
 from flagplot_agent.launch.spawn import LaunchError, Starting, begin
 
 WATCH_S = 0.5
@@ -35,7 +42,6 @@ START_S = 60.0
 """For a task to reach its program: longer means that a file system hangs."""
 UNKILLABLE_S = 60.0
 """For processes to die of SIGKILL; then the attempt ends without them, and says so."""
-RETRY_S = 1.0
 EXIT_WORDS = {
     126: "a command could not be executed (exit code 126): its output tells which",
     127: "a command was not found (exit code 127): its output tells which",
@@ -54,12 +60,10 @@ class Keeper:
         self.groups = Groups(f"{label}-{zlib.crc32(os.fsencode(folder)):08x}")
         self.boot = boot_id()
         self.running: dict[str, Running] = {}
-        self.unwritten: dict[str, dict[str, Any]] = {}
-        """Ends that the disk did not take."""
-        self.left_groups: list[Group] = []
-        self.retry_at = 0.0
+        self.unforked: list[Running] = []
         self.selector = selectors.DefaultSelector()
         self.line = AgentLine(self.selector)
+        self.ends = Ends(self.journal, self.line)
         self.leaving = False
         self.idle_since = time.monotonic()
         wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -74,14 +78,13 @@ class Keeper:
 
     def run(self) -> None:
         """Work until told to leave and nothing runs any more."""
-        while self.running or self.unwritten or not (self.leaving or self.idle()):
+        while self.running or self.ends.unwritten or not (self.leaving or self.idle()):
             try:
                 self.turn()
             except Exception:  # noqa: BLE001 - one attempt's trouble must not take every job with it
-                traceback.print_exc()
+                sys.excepthook(*sys.exc_info())
                 time.sleep(0.1)
-        self.retry_at = 0.0
-        self.try_again()
+        self.ends.try_again(math.inf)
         self.groups.close()
 
     def idle(self) -> bool:
@@ -92,25 +95,30 @@ class Keeper:
 
     def turn(self) -> None:
         """Wait for something to happen and deal with it."""
+        news = []
         for key, _ in self.selector.select(self.pause()):
             if key.fileobj == self.wake:
                 os.read(self.wake, 4096)
             elif key.data is not None:
-                self.advance(*key.data)
+                news.append(key.data)
             elif isinstance(key.fileobj, socket.socket):
                 self.obey(self.line.hear(key.fileobj))
+        self.fork()
         self.reap()
-        self.watch_adopted()
+        for one, starting in news:
+            self.advance(one, starting)
+        for one in self.running.values():
+            look_at(one)
         self.enforce()
         self.settle()
-        self.try_again()
+        self.ends.try_again(time.monotonic())
 
     def pause(self) -> float:
         """Seconds until something is due."""
         now = time.monotonic()
         due = [IDLE_S]
-        if self.unwritten or self.left_groups:
-            due.append(self.retry_at - now)
+        if (again := self.ends.due()) is not None:
+            due.append(again - now)
         for one in self.running.values():
             if one.kill_at is not None:
                 due.append(one.kill_at - now)
@@ -130,14 +138,17 @@ class Keeper:
             try:
                 self.command(json.loads(line))
             except Exception:  # noqa: BLE001 - one bad command must not take every job with it
-                traceback.print_exc()
+                sys.excepthook(*sys.exc_info())
 
     def command(self, command: dict[str, Any]) -> None:
         """Carry out one command."""
+        if command["do"] != "start":
+            # Nothing overtakes a start.
+            self.fork()
         name = command.get("name", "")
         one = self.running.get(name)
         match command["do"]:
-            case "start" if one is None and name not in self.unwritten and self.journal.end_of(name) is None:
+            case "start" if one is None and name not in self.ends.unwritten and self.journal.end_of(name) is None:
                 self.start(name, command["recipe"])
             case "stop" if one is not None:
                 self.stop(one, "stopped", command["kill_wait_s"], command["reason"])
@@ -158,7 +169,8 @@ class Keeper:
                 self.line.tell({"event": "hello", "pid": os.getpid()})
 
     def start(self, name: str, recipe: dict[str, Any]) -> None:
-        """Fork every task; `advance` hears what becomes of them."""
+        """Make ready for `fork`, which comes when all that the agent sent has been dealt with: after each fork
+        whatever this process touches is copied, so that those of many starts follow one another closely."""
         mems = recipe.get("mems", [])
         group = self.groups.create(
             name,
@@ -181,16 +193,33 @@ class Keeper:
         try:
             # Before the first fork: a keeper after us must know that something may have been started.
             self.journal.note_begun(name, one.begun(self.boot, {}))
-            for task in recipe["tasks"]:
-                starting = begin(recipe, task, group.joins())
-                one.pids[starting.pid] = task["rank"]
-                one.roots.add(starting.pid)
-                one.starting.add(starting)
-                self.selector.register(starting.channel, selectors.EVENT_READ, (one, starting))
         except OSError as wrong:
             self.fail(one, f"cannot start a process: {wrong.strerror}")
-        if not recipe["tasks"]:
+            return
+        if recipe["tasks"]:
+            self.unforked.append(one)
+        else:
             self.confirm(one)
+
+    def fork(self) -> None:
+        """Fork every task that is to start; `advance` hears what becomes of them."""
+        ready, self.unforked = self.unforked, []
+        forked: list[tuple[Running, int, Starting]] = []
+        failed: list[tuple[Running, str]] = []
+        for one in ready:
+            joins = one.group.joins()
+            try:
+                for task in one.recipe["tasks"]:
+                    forked.append((one, task["rank"], begin(one.recipe, task, joins)))
+            except Exception as wrong:  # noqa: BLE001 - one attempt's trouble must not take the others with it
+                failed.append((one, getattr(wrong, "strerror", None) or repr(wrong)))
+        for one, rank, starting in forked:
+            one.pids[starting.pid] = rank
+            one.roots.add(starting.pid)
+            one.starting.add(starting)
+            self.selector.register(starting.channel, selectors.EVENT_READ, (one, starting))
+        for one, why in failed:
+            self.fail(one, f"cannot start a process: {why}")
 
     def advance(self, one: Running, starting: Starting) -> None:
         """A task has news of its start."""
@@ -210,7 +239,11 @@ class Keeper:
         else:
             one.stderr = stderr
         if not one.starting and one.cause != "launch_failed":
-            self.confirm(one)
+            if one.pids:
+                self.confirm(one)
+            else:
+                # It has ended already, which tells enough.
+                one.untold = True
 
     def confirm(self, one: Running) -> None:
         """Every task runs its program."""
@@ -298,7 +331,6 @@ class Keeper:
     def settle(self) -> None:
         """Attempts whose tasks have ended end when all that they left behind is gone."""
         now = time.monotonic()
-        before = set(self.unwritten)
         for one in [one for one in self.running.values() if one.over]:
             if one.settle_at is not None and now < one.settle_at:
                 continue
@@ -316,7 +348,7 @@ class Keeper:
             one.kill(signal.SIGKILL)
             one.settle_at = now + one.settle_wait
             one.settle_wait = min(one.settle_wait * 2, 0.5)
-        self.write_ends([name for name in self.unwritten if name not in before])
+        self.ends.write()
 
     def finish(self, one: Running) -> None:
         """Nothing of it runs any more: write the end down, tell the agent."""
@@ -334,80 +366,16 @@ class Keeper:
             one.add(EXIT_WORDS[one.exit_code])
         if one.stderr >= 0:
             os.close(one.stderr)
-        if not one.group.remove():
-            self.left_groups.append(one.group)
         del self.running[one.name]
-        self.unwritten[one.name] = one.end()
-
-    def write_ends(self, names: list[str]) -> None:
-        """Make ends durable, now or when the disk has room again, and tell the agent then.
-
-        All are written before the first is synced, so that they share the disk's commit."""
-        written = self._each(names, lambda name: self.journal.note_end(name, self.unwritten[name]))
-        for name in self._each(written, self.journal.sync):
-            del self.unwritten[name]
-            self.line.tell({"event": "ended", "name": name})
-
-    def _each(self, names: list[str], work: Callable[[str], None]) -> list[str]:
-        """Do something for the end of each; returns those whose disk took it."""
-        done = []
-        for name in names:
-            try:
-                work(name)
-            except OSError as wrong:
-                print(f"job {name}: cannot write its end down, trying again: {wrong}", file=sys.stderr)
-                self.retry_at = time.monotonic() + RETRY_S
-            else:
-                done.append(name)
-        return done
-
-    def try_again(self) -> None:
-        """Ends that could not be written, groups that could not be removed."""
-        now = time.monotonic()
-        if not (self.unwritten or self.left_groups) or now < self.retry_at:
-            return
-        self.retry_at = now + RETRY_S
-        self.write_ends(list(self.unwritten))
-        self.left_groups = [group for group in self.left_groups if not group.remove()]
+        begun = {**one.begun(self.boot, {}), "started": one.started} if one.untold else None
+        self.ends.add(one.name, one.end(), begun, one.group)
 
     def adopt(self) -> None:
-        """Take over what a keeper before us began: watch what lives, journal the rest as lost.
-
-        An attempt that no keeper had begun is left alone: the agent has it started.
-        """
-        for name in self.journal.names():
-            begun = self.journal.begun_of(name)
-            if begun is None or self.journal.end_of(name) is not None:
-                continue
-            recipe = self.journal.start_of(name)["recipe"]
-            one = self.running[name] = Running(name, recipe, self.groups.find(name) or Group())
-            one.group.enforced, one.group.notes = begun["enforced"], begun["notes"]
-            limit = self.journal.limit_of(name)
-            one.deadline_s = one.deadline_s if limit is None else limit
-            one.started = begun["started"] or one.started
-            one.began = time.monotonic() - max(time.time() - one.started, 0)
-            if begun["boot"] == self.boot:
-                one.adopted = living(one, begun["pids"])
-                one.roots |= set(one.adopted)
-            if one.adopted and not begun["started"]:
+        """Take over what a keeper before us began."""
+        for one, told in taken_over(self.journal, self.groups, self.boot):
+            self.running[one.name] = one
+            if one.adopted and not told:
                 self.confirm(one)
-            if not one.adopted and recipe["tasks"]:
-                rebooted = begun["boot"] != self.boot
-                one.cause = "lost"
-                one.message = "the node was restarted" if rebooted else "its keeper ended and the process with it"
-
-    def watch_adopted(self) -> None:
-        """Adopted processes are not our children: look whether they still live."""
-        for one in list(self.running.values()):
-            if not one.adopted:
-                continue
-            for pid, ticks in list(one.adopted.items()):
-                process = read_process(pid)
-                if process is None or process.started != ticks or process.state in "ZX":
-                    del one.adopted[pid]
-            if not one.adopted and not one.cause:
-                one.cause = "lost"
-                one.message = "its keeper was killed: the exit code is unknown"
 
 
 def main(folder: str) -> None:
@@ -419,8 +387,7 @@ def main(folder: str) -> None:
         return
     adopt_orphans()
     keeper = Keeper(Path(folder))
-    # What is here now stays: the collector of a forked child need not touch, and so copy, its pages.
-    gc.freeze()
+    keep_forks_cheap()
     keeper.run()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import signal
 import time
@@ -121,6 +122,16 @@ def exit_of(status: int) -> tuple[int, int]:
 def adopt_orphans() -> None:
     """Become the parent of all that our children leave behind."""
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def keep_forks_cheap() -> None:
+    """Call it once all is loaded: each page of this process costs every fork something, and those that a child touches are
+    copied. So what is free in the heap goes back to the kernel (glibc), and the collector leaves alone what stays."""
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+    gc.freeze()
 
 
 def boot_id() -> str:

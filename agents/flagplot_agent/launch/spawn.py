@@ -7,18 +7,20 @@ a file system that hangs holds up one job, not the keeper.
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
 import ctypes
 import errno
 import fcntl
 import os
-import platform
 import pwd
 import resource
 import signal
 import socket
 import stat
+import struct
 import termios
 import time
+from functools import cache
 from typing import Any, NoReturn
 
 from flagplot_agent.launch.taskprolog import run_task_prolog
@@ -30,7 +32,12 @@ _MPOL_BIND = 2
 _MASK_BITS = 64
 _MOST = 2**63 - 1
 _HANDLED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
-_SIGNALS = tuple(int(number) for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+_DEFAULT = int(signal.SIG_DFL)
+_INPUT = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+_OUTPUT = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+"""O_NONBLOCK keeps a FIFO without a reader from hanging the launch."""
+_RIGHTS = socket.CMSG_LEN(struct.calcsize("i"))
+_STDERR = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", 2))]
 
 
 class LaunchError(Exception):
@@ -51,15 +58,17 @@ class Starting:
 
     def advance(self) -> bool:
         """Read what the process says; True once it has executed its program or given up."""
-        try:
-            data, descriptors, _, _ = socket.recv_fds(self.channel, 4096, 1)
-        except BlockingIOError:
-            return False
-        except OSError:
-            data, descriptors = b"", []
-        self._descriptors += descriptors
-        self._text += data
-        return not data
+        while True:
+            try:
+                data, control, _, _ = self.channel.recvmsg(4096, _RIGHTS, socket.MSG_CMSG_CLOEXEC)
+            except BlockingIOError:
+                return False
+            except OSError:
+                return True
+            if not data:
+                return True
+            self._descriptors += [struct.unpack("i", sent)[0] for *_, sent in control]
+            self._text += data
 
     def result(self) -> int:
         """A descriptor of its standard error; raises `LaunchError`. Closes the channel."""
@@ -74,13 +83,14 @@ class Starting:
 
 def begin(recipe: dict[str, Any], task: dict[str, Any], joins: list[str]) -> Starting:
     """Fork a task into the control groups whose `cgroup.procs` are `joins`; raises OSError."""
+    held = _held()
     parent, child = socket.socketpair()
     # A signal that comes before the child has let go of our handlers waits until it has: they would swallow it.
     signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
     try:
         pid = os.fork()
         if pid == 0:
-            _become(recipe, task, joins, child)
+            _become(recipe, task, joins, child, held)
     except OSError:
         parent.close()
         child.close()
@@ -92,15 +102,20 @@ def begin(recipe: dict[str, Any], task: dict[str, Any], joins: list[str]) -> Sta
     return Starting(pid, parent)
 
 
-def _become(recipe: dict[str, Any], task: dict[str, Any], joins: list[str], channel: socket.socket) -> None:
-    """In the child: become the job, or report why not and exit. Never returns."""
+def _become(
+    recipe: dict[str, Any], task: dict[str, Any], joins: list[str], channel: socket.socket, held: tuple[int, ...]
+) -> None:
+    """In the child: become the job, or report why not and exit. Never returns.
+
+    Every page that is touched here is copied, so that it does as little as it can by itself."""
     try:
         _join(joins)
         os.setsid()
-        _reset_signals()
+        _reset_signals(held)
         if recipe["cpus"]:
             os.sched_setaffinity(0, recipe["cpus"])
-        _bind_memory(recipe.get("mems", []))
+        if recipe.get("mems"):
+            _bind_memory(recipe["mems"])
         script = -1 if "program" in task else _open_script(recipe, task["argv"][0])
         if recipe.get("task_prolog"):
             # The user may not be able to read the interpreter's files.
@@ -112,12 +127,8 @@ def _become(recipe: dict[str, Any], task: dict[str, Any], joins: list[str], chan
             os.dup2(descriptor, target, inheritable=True)
         if recipe.get("pty"):
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-        socket.send_fds(channel, [b"ok"], [2])
-        low = 3
-        for kept in sorted({channel.fileno(), script} - {-1}):
-            os.closerange(low, kept)
-            low = kept + 1
-        os.closerange(low, 4096)
+        channel.sendmsg([b"ok"], _STDERR)
+        _close_all_but(channel.fileno(), script)
         if recipe.get("task_prolog"):
             program, limit_s = recipe["task_prolog"]
             environment, why = run_task_prolog(program, limit_s, task["environment"])
@@ -164,18 +175,34 @@ def _join(joins: list[str]) -> None:
             raise LaunchError(f"cannot join the control group {path}: {wrong.strerror}") from wrong
 
 
-def _reset_signals() -> None:
-    signal.set_wakeup_fd(-1)
-    for number in _SIGNALS:
-        if signal.getsignal(number) not in (signal.SIG_DFL, None):
-            signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+@cache
+def _held() -> tuple[int, ...]:
+    """Signals that this process ignores or handles. What it handles later the kernel lets go of by itself."""
+    possible = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+    return tuple(int(number) for number in possible if signal.getsignal(number) not in (signal.SIG_DFL, None))
+
+
+def _reset_signals(held: tuple[int, ...]) -> None:
+    # Below `signal`, whose enumerations would take longer than all the rest that a child does.
+    _signal.set_wakeup_fd(-1)
+    for number in held:
+        _signal.signal(number, _DEFAULT)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+
+
+def _close_all_but(*kept: int) -> None:
+    low = 3
+    for descriptor in sorted(kept):
+        if descriptor >= low:
+            os.closerange(low, descriptor)
+            low = descriptor + 1
+    os.closerange(low, 4096)
 
 
 def _bind_memory(mems: list[int]) -> None:
     """Take memory from these NUMA nodes alone, also where no cpuset says so."""
-    number = _SET_MEMPOLICY.get(platform.machine())
-    if not mems or number is None:
+    number = _SET_MEMPOLICY.get(os.uname().machine)
+    if number is None:
         return
     mask = ctypes.c_ulong(sum(1 << node for node in mems if node < _MASK_BITS))
     if ctypes.CDLL(None, use_errno=True).syscall(
@@ -272,7 +299,7 @@ def _enter(work_dir: str) -> None:
 
 def _open_input(path: str) -> int:
     try:
-        descriptor = os.open(path or os.devnull, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path or os.devnull, _INPUT)
     except OSError as wrong:
         raise LaunchError(f"{USER_FAULT}cannot open the input {path}: {wrong.strerror}") from wrong
     os.set_blocking(descriptor, True)
@@ -280,10 +307,8 @@ def _open_input(path: str) -> int:
 
 
 def _open_output(path: str, append: bool, what: str, option: str) -> int:
-    # O_NONBLOCK keeps a FIFO without a reader from hanging the launch.
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
     try:
-        descriptor = os.open(path, flags, 0o666)
+        descriptor = os.open(path, _OUTPUT, 0o666)
         kind = os.fstat(descriptor).st_mode
         if not (stat.S_ISREG(kind) or stat.S_ISCHR(kind)):
             raise LaunchError(f"{USER_FAULT}the {what} {path} is no regular file (change {option})")

@@ -15,19 +15,16 @@ import signal
 import socket
 import sys
 import time
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from flagplot_agent.launch.processes import adopt_orphans, exit_of, signal_named
 from flagplot_agent.launch.spawn import LaunchError, Starting, begin
+from flagplot_agent.steps.clientline import HELD, ClientLine
 from flagplot_agent.steps.members import Members
 from flagplot_agent.steps.task import Task
 from flagplot_wire import step_messages
-from flagplot_wire.errors import Refused
 
-HELD = 256 * 1024
-"""Bytes of output that may wait for the client; then the tasks wait too."""
 PIECE = 32 * 1024
 LEFT_S = 2.0
 """For what the tasks left behind to die."""
@@ -43,10 +40,6 @@ class Stepper:
 
     def __init__(self, recipe: dict[str, Any], client: socket.socket) -> None:
         self.recipe = recipe
-        self.client: socket.socket | None = client
-        self.reader = step_messages.Reader()
-        self.out: deque[bytes] = deque()
-        self.held = 0
         self.selector = selectors.DefaultSelector()
         self.tasks: dict[int, Task] = {}
         """pid → task, until it has ended and was told."""
@@ -70,8 +63,7 @@ class Stepper:
         signal.signal(signal.SIGUSR1, lambda *_: self.end(self.recipe["kill_wait_s"]))
         self.selector.register(wake_read, selectors.EVENT_READ, self.woken)
         self.wake = wake_read
-        client.setblocking(False)
-        self.watch_client()
+        self.line = ClientLine(client, self.selector, self.room, self.obey, self.listen_again, self.client_gone)
 
     def run(self) -> None:
         """Start everything, and work until all has ended and is told."""
@@ -91,9 +83,9 @@ class Stepper:
         os.close(1)
         self.give_up_at = time.monotonic() + (QUIET_S if keeps and self.members.find() else DRAIN_S)
         self.drain(self.open_outputs)
-        self.tell(step_messages.news(event="ended", **end))
+        self.line.tell(step_messages.news(event="ended", **end))
         self.give_up_at = time.monotonic() + DRAIN_S
-        self.drain(lambda: bool(self.out))
+        self.drain(lambda: self.line.waits)
         if keeps:
             self.linger()
 
@@ -106,11 +98,7 @@ class Stepper:
                     self.selector.unregister(descriptor)
                 os.close(descriptor)
             task.outputs.clear()
-        if self.client is not None:
-            if self.client in self.selector.get_map():
-                self.selector.unregister(self.client)
-            self.client.close()
-            self.client = None
+        self.line.close()
         self.give_up_at = None
         while self.members.find() and os.getppid() == self.agent:
             self.turn()
@@ -119,7 +107,7 @@ class Stepper:
     def drain(self, wanted: Callable[[], bool]) -> None:
         """Go on while the client is there and takes what is left."""
         assert self.give_up_at is not None
-        while self.client is not None and wanted() and time.monotonic() < self.give_up_at:
+        while self.line.here and wanted() and time.monotonic() < self.give_up_at:
             self.turn()
 
     def result(self) -> dict[str, Any]:
@@ -170,7 +158,7 @@ class Stepper:
             return
         for descriptor in task.outputs:
             self.listen(task, descriptor)
-        self.tell(step_messages.news(event="started", rank=task.rank, pid=task.pid))
+        self.line.tell(step_messages.news(event="started", rank=task.rank, pid=task.pid))
         self.feed(task)
 
     def fail(self, message: str) -> None:
@@ -178,7 +166,7 @@ class Stepper:
         if self.cause != "launch_failed":
             self.cause, self.message = "launch_failed", message.removeprefix("user: ")
             self.exit_code = max(self.exit_code, 127 if message.startswith("user: ") else 126)
-            self.tell(step_messages.news(event="failed", message=self.message))
+            self.line.tell(step_messages.news(event="failed", message=self.message))
         self.members.send(signal.SIGKILL)
 
     def end(self, kill_wait_s: float) -> None:
@@ -250,27 +238,20 @@ class Stepper:
         if self.cause != "launch_failed" and code > self.exit_code and not culled:
             self.exit_code, self.signal = code, number
         if self.cause != "launch_failed":
-            self.tell(step_messages.news(event="exited", rank=task.rank, code=code, signal=number))
+            self.line.tell(step_messages.news(event="exited", rank=task.rank, code=code, signal=number))
         if code and self.tasks and self.recipe["kill_on_bad_exit"] and self.kill_at is None:
             self.culled = True
             self.members.send(signal.SIGTERM)
             self.kill_at = time.monotonic() + self.recipe["kill_wait_s"]
 
-    def tell(self, data: bytes) -> None:
-        """Queue a message for the client."""
-        if self.client is not None:
-            self.out.append(data)
-            self.held += len(data)
-            self.watch_client()
-
     def listen(self, task: Task, descriptor: int) -> None:
         """Hear a task's output, unless the client is behind."""
-        if self.held < HELD and descriptor in task.outputs and descriptor not in self.selector.get_map():
+        if not self.line.full and descriptor in task.outputs and descriptor not in self.selector.get_map():
             self.selector.register(descriptor, selectors.EVENT_READ, lambda: self.read(task, descriptor))
 
     def read(self, task: Task, descriptor: int, force: bool = False) -> bool:
         """Take some output; True when there may be more. Not beyond what may wait, unless the task has ended."""
-        if self.held >= HELD and not force:
+        if self.line.full and not force:
             self.selector.unregister(descriptor)
             return False
         try:
@@ -280,7 +261,7 @@ class Stepper:
         except OSError:
             data = b""
         if data:
-            self.tell(step_messages.output(task.outputs[descriptor], task.rank, data))
+            self.line.tell(step_messages.output(task.outputs[descriptor], task.rank, data))
             return True
         if descriptor in self.selector.get_map():
             self.selector.unregister(descriptor)
@@ -288,59 +269,9 @@ class Stepper:
         os.close(descriptor)
         return False
 
-    def watch_client(self) -> None:
-        """Hear the client; write to it while something waits."""
-        if self.client is None:
-            return
-        wanted = selectors.EVENT_READ if self.room() else 0
-        wanted |= selectors.EVENT_WRITE if self.out else 0
-        known = self.selector.get_map().get(self.client)
-        if known is not None and known.events != wanted:
-            self.selector.unregister(self.client)
-            known = None
-        if known is None and wanted:
-            self.selector.register(self.client, wanted, self.talk)
-
     def room(self) -> bool:
         """True while the tasks take their input."""
         return all(sum(map(len, task.waiting)) < HELD for task in self.everyone)
-
-    def talk(self) -> None:
-        """Send what waits, take what came."""
-        if self.client is None:
-            return
-        try:
-            while self.out:
-                sent = self.client.send(self.out[0])
-                self.held -= sent
-                if sent < len(self.out[0]):
-                    self.out[0] = self.out[0][sent:]
-                else:
-                    self.out.popleft()
-        except BlockingIOError:
-            pass
-        except OSError:
-            self.client_gone()
-            return
-        try:
-            data = self.client.recv(65_536) if self.room() else None
-        except BlockingIOError:
-            data = None
-        except OSError:
-            data = b""
-        if data == b"":
-            self.client_gone()
-            return
-        try:
-            for kind, content in self.reader.feed(data or b""):
-                self.obey(kind, content)
-        except (Refused, ValueError, KeyError, TypeError) as wrong:
-            print(f"the client speaks something else: {wrong!r}", file=sys.stderr)
-            self.client_gone()
-            return
-        if self.held < HELD // 2:
-            self.listen_again()
-        self.watch_client()
 
     def listen_again(self) -> None:
         """Hear the outputs that were left alone while the client was behind."""
@@ -351,19 +282,12 @@ class Stepper:
 
     def client_gone(self) -> None:
         """Nobody hears any more: end."""
-        if self.client is not None:
-            if self.client in self.selector.get_map():
-                self.selector.unregister(self.client)
-            self.client.close()
-            self.client = None
-            self.out.clear()
-            # Output is read and dropped, so that a task which saves its work at SIGTERM is not held up.
-            self.held = 0
-            self.listen_again()
-            if self.tasks and self.recipe.get("keep_left"):
-                self.hang_up()
-            elif self.tasks:
-                self.end(self.recipe["kill_wait_s"])
+        # Output is read and dropped, so that a task which saves its work at SIGTERM is not held up.
+        self.listen_again()
+        if self.tasks and self.recipe.get("keep_left"):
+            self.hang_up()
+        elif self.tasks:
+            self.end(self.recipe["kill_wait_s"])
 
     def hang_up(self) -> None:
         """As an SSH server does: the tasks get SIGHUP, and what they have put into the background goes on."""
@@ -406,7 +330,7 @@ class Stepper:
             self.selector.register(task.stdin, selectors.EVENT_WRITE, lambda: self.feed(task))
         elif not task.waiting and registered:
             self.selector.unregister(task.stdin)
-            self.watch_client()
+            self.line.watch()
         if task.closing and not task.waiting and not self.recipe["pty"]:
             self.close_input(task)
 
@@ -415,7 +339,7 @@ class Stepper:
         if task.stdin in self.selector.get_map():
             self.selector.unregister(task.stdin)
         task.close_input()
-        self.watch_client()
+        self.line.watch()
 
 
 def main() -> None:

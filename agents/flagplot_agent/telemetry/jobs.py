@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 
 from flagplot_agent.attempts import Held
@@ -20,7 +18,7 @@ def job_processes(running: Held) -> list[JobProcesses]:
     for (number, attempt), (begun, gpus) in running.items():
         pids: set[int] = set()
         if begun is not None and begun["group"]:
-            pids = pids_in(Path(begun["group"]))
+            pids = pids_in(begun["group"])
         elif begun is not None and begun["pids"]:
             processes = table() if processes is None else processes
             pids = of_attempt({int(pid) for pid in begun["pids"]}, (), -1, processes)

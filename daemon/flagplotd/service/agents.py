@@ -285,6 +285,8 @@ class Agents:
             case agentlink.StepEnded():
                 self._loop.post(st.StepPartEnded(link.node, cleaned(body.end)))
             case agentlink.Ended():
+                if body.started is not None:
+                    self.told.started(link.node, body.started)
                 self._loop.post(st.AttemptEnded(link.node, cleaned(body.end)))
             case agentlink.FilePiece():
                 call = link.calls.pop(body.call, None)

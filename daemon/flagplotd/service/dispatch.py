@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from itertools import chain, groupby
 
 from flagplot_wire import agentlink
 from flagplot_wire.ids import JobNumber
@@ -52,6 +54,16 @@ class Payloads:
             self._bytes -= self._kept.popitem(last=False)[1][1]
 
 
+def merged(orders: Iterable[Order]) -> Iterator[Order]:
+    """The same orders of one node, where acknowledgements that follow one another are one."""
+    for kind, some in groupby(orders, type):
+        if kind is AckOn:
+            acks = [order for order in some if isinstance(order, AckOn)]
+            yield AckOn(acks[0].node, tuple(chain.from_iterable(ack.ends for ack in acks)))
+        else:
+            yield from some
+
+
 class Dispatch:
     """Carries out orders. What one node is told keeps its order, even while a payload is being read."""
 
@@ -75,11 +87,14 @@ class Dispatch:
 
     async def _work(self, node: str, queue: asyncio.Queue[Order]) -> None:
         while True:
-            order = await queue.get()
-            try:
-                await self._send(node, order)
-            except Exception:
-                log.exception("could not carry out %s on %s", type(order).__name__, node)
+            waiting = [await queue.get()]
+            while not queue.empty():
+                waiting.append(queue.get_nowait())
+            for order in merged(waiting):
+                try:
+                    await self._send(node, order)
+                except Exception:
+                    log.exception("could not carry out %s on %s", type(order).__name__, node)
 
     async def _send(self, node: str, order: Order) -> None:
         epoch = self._loop.state.epoch

@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from flagplot_agent.launch.cgroup import Group, Groups, own_groups
+from flagplot_agent.launch.cgroup import Group, Groups
+from flagplot_agent.launch.hierarchies import own_groups
 
 HAND_DOWN = """
 import os, sys
@@ -27,10 +28,10 @@ base, kind = Path(sys.argv[1]), sys.argv[2]
 (base / "cgroup.procs").write_text("0")
 groups = Groups("inner", {"": (base, True), kind: (base, True)})
 folder = groups._folder(kind, "1.1")
-assert folder is not None, groups.why_not
-print((folder / "cgroup.controllers").read_text().split())
+assert folder, groups.why_not
+print(Path(folder, "cgroup.controllers").read_text().split())
 print((base / "flagplot-agent" / "cgroup.procs").read_text().split() == [str(os.getpid())])
-folder.rmdir()
+os.rmdir(folder)
 groups.close()
 """
 
@@ -113,7 +114,7 @@ def test_one_process_too_many_is_refused_and_told(groups: Groups) -> None:
 
 @pytest.mark.parametrize("groups", ["dmem"], indirect=True)
 def test_gpu_memory_of_a_region(groups: Groups) -> None:
-    from flagplot_agent.launch.cgroup import dmem_capacity
+    from flagplot_agent.launch.hierarchies import dmem_capacity
     from flagplot_agent.vram import regions_in
 
     regions = sorted(regions_in(dmem_capacity()))
@@ -121,7 +122,7 @@ def test_gpu_memory_of_a_region(groups: Groups) -> None:
         pytest.skip("no driver here registered memory of a device with the dmem controller")
     group = groups.create("1.1", 0, [], [], dmem={regions[0]: 1 << 20})
     assert group.enforced == ["dmem"], group.notes
-    assert f"{regions[0]} {1 << 20}" in (group.folders[0] / "dmem.max").read_text()
+    assert f"{regions[0]} {1 << 20}" in Path(group.folders[0], "dmem.max").read_text()
     removed(group)
 
 

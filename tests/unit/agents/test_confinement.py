@@ -15,7 +15,8 @@ import pytest
 
 from flagplot_agent.launch import devicebpf
 from flagplot_agent.launch.attempt import Running
-from flagplot_agent.launch.cgroup import Group, Groups, own_groups
+from flagplot_agent.launch.cgroup import Group, Groups
+from flagplot_agent.launch.hierarchies import own_groups
 from flagplot_agent.launch.recipe import numa_of
 from flagplot_wire.node import Inventory, NumaNode
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from flagplot_agent.launch.cgroup import Groups, own_groups
+from flagplot_agent.launch.cgroup import Groups
+from flagplot_agent.launch.hierarchies import own_groups
 
 V1_CGROUP = "5:devices:/\n4:memory:/box/1\n2:cpu,cpuacct:/\n3:cpuset:/\n0::/\n"
 V1_MOUNTS = """
@@ -43,7 +44,7 @@ def test_version_two_files(tmp_path: Path) -> None:
         "41.1", 64, [2, 3], ["c 195:0"]
     )
     folder = tmp_path / "flagplot-n/41.1"
-    assert group.folders == [folder] and group.tracked == folder
+    assert group.folders == [str(folder)] and group.tracked == str(folder)
     assert (folder / "memory.max").read_text() == str(64 << 20) and (folder / "cpuset.cpus").read_text() == "2,3"
     assert (folder / "memory.swap.max").read_text() == "0"
     assert group.enforced == ["memory", "cpuset"] and "CUDA_VISIBLE_DEVICES only" in group.notes[0]
@@ -59,8 +60,8 @@ def test_nothing_to_be_had_is_said() -> None:
 
 def test_small_limits_leave_room_for_the_shell(tmp_path: Path) -> None:
     group = Groups("n", {"memory": (tmp_path, False)}).create("41.1", 1, [], [])
-    assert group.memory is not None
-    assert (group.memory / "memory.limit_in_bytes").read_text() == str(30 << 20)
+    assert group.memory
+    assert Path(group.memory, "memory.limit_in_bytes").read_text() == str(30 << 20)
 
 
 @pytest.fixture

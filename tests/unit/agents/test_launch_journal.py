@@ -37,12 +37,31 @@ def test_what_a_full_disk_left_does_not_count(journal: Journal, tmp_path: Path) 
     (tmp_path / "1.1.log").write_text('\n{"start": {"reci')
     assert journal.names() == []
     journal.begin("1.1", {}, "whole", os.getuid())
+    assert list(journal.sync_starts(["1.1", "9.9"])) == ["9.9"], "only what is not there could not be synced"
     assert journal.script("1.1").read_text() == "whole" and journal.names() == ["1.1"]
     with (tmp_path / "1.1.log").open("a") as file:
         file.write('\n{"end": {"cause": "exi')
     assert journal.end_of("1.1") is None
     journal.end("1.1", {"cause": "oom"})
     assert journal.end_of("1.1") == {"cause": "oom"}
+
+
+def test_equal_scripts_of_a_user_are_one_file_until_it_is_changed(journal: Journal) -> None:
+    own = os.getuid()
+    first, second = (journal.begin(f"{number}.1", {}, "#!/bin/sh\n:\n", own) for number in (1, 2))
+    other = journal.begin("3.1", {}, "#!/bin/sh\n", own)
+    assert first.samefile(second) and not first.samefile(other) and second.stat().st_mode & 0o777 == 0o500
+    if own == 0:
+        theirs = journal.begin("4.1", {}, "#!/bin/sh\n:\n", 1)
+        assert not theirs.samefile(first) and (theirs.stat().st_uid, first.stat().st_uid) == (1, 0)
+    journal.remove("1.1")
+    assert second.read_text() == "#!/bin/sh\n:\n"
+    third = journal.begin("5.1", {}, "#!/bin/sh\n:\n", own)
+    assert third.read_text() == "#!/bin/sh\n:\n" and not third.samefile(second)
+    third.chmod(0o700)
+    third.write_text("#!/bin/sh\n!\n")
+    third.chmod(0o500)
+    assert journal.begin("6.1", {}, "#!/bin/sh\n:\n", own).read_text() == "#!/bin/sh\n:\n"
 
 
 def test_notes_ends_and_acknowledgements(journal: Journal) -> None:
