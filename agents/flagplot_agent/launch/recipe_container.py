@@ -18,19 +18,15 @@ OWN = ("PATH", "HOME", "SHELL", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "
 
 USUAL_UMASK = 0o022
 
-LABEL = "flagplot"
-TIDIED = (
-    """\
-left() { "$0" ps --all --filter=label=%s --format='left {{.ID}} {{.Pid}}' 2>&1 </dev/null; }
+TIDIED = """\
+left() { "$0" ps --all --filter=label=flagplot --format='left {{.ID}} {{.Pid}}' 2>&1 </dev/null; }
 said=$(left)
 case $said in *"system migrate"*) "$0" system migrate >/dev/null 2>&1 </dev/null; said=$(left) ;; esac
-printf '%%s\\n' "$said" | while read -r word id pid; do
+printf '%s\\n' "$said" | while read -r word id pid; do
     [ "$word" = left ] && [ "$pid" -gt 0 ] && [ ! -d "/proc/$pid" ] && "$0" rm --force "$id" >/dev/null 2>&1 </dev/null
 done
 exec "$0" "$@"
 """
-    % LABEL
-)
 """Starts podman ($0) with its arguments, after our containers whose processes are gone have been removed.
 
 A job that is killed takes podman's own processes along: its container stands as running for ever and keeps its files,
@@ -92,7 +88,7 @@ def podman(program: str, wanted: Wanted) -> list[str]:
     both += ["--tty"] if wanted.terminal else []
     both += [f"--env={name}" for name in wanted.environment]
     argv = [program, "run", "--rm", "--cgroups=disabled", "--network=host", "--log-driver=none", "--pull=missing"]
-    argv += [f"--label={LABEL}"]
+    argv += ["--label=flagplot"]
     argv += [f"--name={wanted.name}"] if wanted.name else []
     argv += [] if wanted.root else ["--userns=keep-id"]
     argv += [f"--umask={wanted.umask:04o}"]
