@@ -21,6 +21,8 @@ from support.cluster import BIN, Cluster, wait_until
         (("submit", "--gres=gpu:h100:1", "--wrap", "true"), 7, "h100"),
         (("submit", "-c", "4096", "--wrap", "true"), 7, "CPUs (4096 asked)"),
         (("submit", "-N", "2", "--wrap", "true"), 7, "only 1"),
+        (("submit", "-n", "4096", "--wrap", "true"), 7, "its 4096 tasks are to share one node: say how many by -N"),
+        (("submit", "--test-only", "-n", "4096", "--wrap", "true"), 7, "say how many by -N"),
         (("submit", "-t", "soon", "--wrap", "true"), 3, "no time limit"),
         (("submit", "nofile.sh"), 3, "cannot read nofile.sh"),
         (("submit", "bad.sh"), 3, "#!"),
