@@ -126,9 +126,10 @@ class Staging:
             left = [] if found["cause"] in ("launch_failed", "lost") else start["stage_out"]
             for index, path in enumerate(left):
                 try:
-                    await self._patiently(name, start, "out", index, path)
+                    told = await self._patiently(name, start, "out", index, path)
                 except Refused as refused:
-                    wrong.append(f"stage-out: {refused.message}")
+                    told = refused.message
+                wrong += [f"stage-out: {told}"] if told else []
             if wrong:
                 found = {**found, "message": "; ".join(filter(None, [found.get("message", ""), *wrong]))}
                 self._journal.end(name, found)
@@ -139,8 +140,8 @@ class Staging:
             self._busy.discard(name)
         return found
 
-    async def _patiently(self, name: str, start: dict[str, Any], direction: Any, index: int, path: str) -> None:
-        """One transfer, again while the controller is away; raises `Refused`."""
+    async def _patiently(self, name: str, start: dict[str, Any], direction: Any, index: int, path: str) -> str:
+        """One transfer, again while the controller is away; returns what is to be told of it; raises `Refused`."""
         told = ""
         while True:
             reason = self._stopped(name)
@@ -154,7 +155,7 @@ class Staging:
                 await asyncio.gather(once, return_exceptions=True)
                 continue
             try:
-                await once
+                return await once
             except Refused as refused:
                 if refused.code not in AGAIN:
                     raise
@@ -162,10 +163,8 @@ class Staging:
                     told = refused.message
                     log.warning("job %s, stage-%s of %s: %s; trying again", name, direction, path, told)
                 await asyncio.sleep(RETRY_S)
-            else:
-                return
 
-    async def _once(self, name: str, start: dict[str, Any], direction: Any, index: int, path: str) -> None:
+    async def _once(self, name: str, start: dict[str, Any], direction: Any, index: int, path: str) -> str:
         number, attempt = (int(part) for part in name.split("."))
         user, uid, gid = start["stage_as"]
         job = JobNumber(number)
@@ -175,7 +174,7 @@ class Staging:
             if direction == "in":
                 await serve_file(stream, call, "")
                 stream.finish()
-            else:
-                await send_file(stream, call)
+                return ""
+            return await send_file(stream, call)
         finally:
             self._streams.forget(stream)

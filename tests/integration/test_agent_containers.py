@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 
@@ -58,6 +59,18 @@ async def test_a_container_ends_with_its_job(rig: Rig, storage: dict[str, str]) 
     assert (await rig.controller.end(1)).cause == "stopped"
     left = subprocess.run(["ps", "-eo", "args="], capture_output=True, text=True, check=True).stdout
     assert "sleep 311.25" not in left and "conmon" not in left
+
+
+async def test_what_a_killed_container_left_is_removed(rig: Rig, storage: dict[str, str]) -> None:
+    rig.launch(1, "#!/bin/sh\ntouch begun\nsleep 311.5\n", spec=wish(rig), environment=storage)
+    await until((rig.work / "begun").exists)
+    rig.controller.send(al.Stop(Epoch(1), JobNumber(1), 1, 0))
+    await rig.controller.end(1)
+    listed = ["podman", "ps", "--all", "--filter=label=flagplot", "--format={{.Names}}"]
+    rig.launch(2, "#!/bin/sh\ntouch again\n", spec=wish(rig), environment=storage)
+    assert (await rig.controller.end(2)).exit_code == 0 and (rig.work / "again").exists()
+    left = subprocess.run(listed, env={**os.environ, **storage}, capture_output=True, text=True, check=True).stdout
+    assert "flagplot-1-1-0" not in left, left
 
 
 async def test_memory_of_a_container_is_the_jobs(rig: Rig, storage: dict[str, str]) -> None:

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.cluster import BIN, Cluster
+from support.cluster import BIN, Cluster, wait_until
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,8 @@ from support.cluster import BIN, Cluster
         (("submit", "--gres=gpu:h100:1", "--wrap", "true"), 7, "h100"),
         (("submit", "-c", "4096", "--wrap", "true"), 7, "CPUs (4096 asked)"),
         (("submit", "-N", "2", "--wrap", "true"), 7, "only 1"),
+        (("submit", "-n", "4096", "--wrap", "true"), 7, "its 4096 tasks are to share one node: say how many by -N"),
+        (("submit", "--test-only", "-n", "4096", "--wrap", "true"), 7, "say how many by -N"),
         (("submit", "-t", "soon", "--wrap", "true"), 3, "no time limit"),
         (("submit", "nofile.sh"), 3, "cannot read nofile.sh"),
         (("submit", "bad.sh"), 3, "#!"),
@@ -61,11 +63,36 @@ def test_a_missing_output_folder_fails_the_job_in_words(cluster: Cluster) -> Non
 
 def test_exit_codes_logs_and_binary_output(cluster: Cluster) -> None:
     number = cluster.submit("--wrap", "printf 'a\\000\\033[31mb\\n'; exit 4")
-    assert cluster.run("wait", str(number)).returncode == 4
+    waited = cluster.run("wait", str(number))
+    assert (waited.returncode, waited.stderr) == (4, f"flagplot: job {number} ended as FAILED with exit code 4\n")
     done = subprocess.run(
         [str(BIN / "flagplot"), "logs", str(number)], env=cluster.environment, capture_output=True, check=True
     )
     assert done.stdout == b"a\0\x1b[31mb\n"
+
+
+def test_logs_end_where_the_output_did_when_they_were_asked_for(cluster: Cluster) -> None:
+    """A job that writes without end does not keep its reader for ever."""
+    number = cluster.submit("-o", "endless", "--wrap", "head -c 9000000 /dev/zero; while :; do echo more; done")
+    cluster.wait_state(number, "RUNNING")
+    wait_until(
+        lambda: (cluster.work / "endless").exists() and (cluster.work / "endless").stat().st_size > 8 << 20,
+        what="8 MiB",
+    )
+    done = subprocess.run(
+        [str(BIN / "flagplot"), "logs", str(number)],
+        env=cluster.environment,
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.startswith(b"\0") and len(done.stdout) > 8 << 20
+    last = subprocess.run(
+        [str(BIN / "flagplot"), "logs", "-n1", str(number)], env=cluster.environment, capture_output=True, check=True,
+        timeout=60,
+    )  # fmt: skip
+    assert last.stdout.count(b"\n") <= 1 and len(last.stdout) < 200
+    cluster.cli("cancel", str(number))
 
 
 def test_wait_logs_and_script_in_json(cluster: Cluster) -> None:
@@ -82,6 +109,19 @@ def test_wait_logs_and_script_in_json(cluster: Cluster) -> None:
     script = cluster.json("script", str(number))
     assert script["job_id"] == number and script["args"] == []
     assert script["script"].startswith("#!") and "exit 4" in script["script"]
+
+
+def test_show_speaks_to_people(cluster: Cluster) -> None:
+    number = cluster.submit("--hold", "-t", "90", "--mem", "2G", "--wrap", "true")
+    shown = dict(line.split(None, 1) for line in cluster.cli("show", "job", str(number)).splitlines())
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \S+", shown["submit_time"]), shown
+    assert (shown["start_time"], shown["time_limit_s"]) == ("-", "1:30:00")
+    assert shown["standard_output"] == "slurm-%j.out"
+    assert cluster.job(number)["start_time"] == 0 and cluster.job(number)["time_limit_s"] == 5_400
+    node = cluster.json("nodes")[0]
+    shown = dict(line.split(None, 1) for line in cluster.cli("show", "node", node["name"]).splitlines())
+    assert shown["memory_mib"].endswith(("GiB", "MiB")), shown
+    cluster.cli("cancel", str(number))
 
 
 def test_hold_release_update_and_explain(cluster: Cluster) -> None:

@@ -32,6 +32,8 @@ def made(fleet: Cluster, name: str) -> Path:
     (folder / "inner").mkdir(parents=True)
     (folder / "inner/data").write_bytes(os.urandom(400_000))
     (folder / "word").write_text("word\n")
+    os.link(folder / "word", folder / "inner/again")
+    (folder / "inner/near").symlink_to("../word")
     return folder
 
 
@@ -63,6 +65,26 @@ def test_files_come_before_the_start_and_go_after_the_end(fleet: Cluster, tmp_pa
     told = fleet.json("fetch", str(number), "--to", str(other))
     assert told == {"job": str(number), "fetched": [str(other)] * 2, "missing": []}
     assert sorted(path.name for path in other.iterdir()) == [f"left-{number}", "word"]
+
+
+def test_links_that_lead_out_and_pipes_stay_behind_and_are_told(fleet: Cluster, tmp_path: Path) -> None:
+    """A folder with a link to /etc, as people have them, neither fails its job nor keeps its results from being fetched."""
+    folder = made(fleet, "linked")
+    (folder / "away").symlink_to("/etc/hostname")
+    os.mkfifo(folder / "pipe")
+    (fleet.work / "alias").symlink_to(folder)
+    submitted = fleet.run(
+        "submit", f"--stage-in=alias:{tmp_path}/%j", f"--stage-out={tmp_path}/%j:got-%j/", "--wrap",
+        f"cd {tmp_path}/$SLURM_JOB_ID && cat word inner/again inner/near && ln -s /etc/hostname inner/more",
+    )  # fmt: skip
+    number = int(submitted.stdout.split()[-1])
+    assert "alias/away and 1 more left out: links that lead out of the folder" in submitted.stderr, submitted.stderr
+    fleet.wait_state(number, "COMPLETED")
+    assert f"stage-out: {tmp_path}/{number}/inner/more left out" in fleet.job(number)["message"]
+    (place,) = fleet.cli("fetch", str(number)).splitlines()
+    got = Path(place) / str(number)
+    assert (got / "inner/again").read_text() == (got / "inner/near").read_text() == "word\n"
+    assert not os.path.lexists(got / "inner/more") and not os.path.lexists(got / "away")
 
 
 def test_a_requeued_job_gets_them_again(fleet: Cluster, tmp_path: Path) -> None:

@@ -67,6 +67,12 @@ def test_the_exit_code_is_the_highest_of_the_tasks(fleet: Cluster, held: int) ->
     assert done.returncode == 127 and "cannot execute /no/such/program: No such file or directory" in done.stderr
 
 
+def test_what_a_step_cannot_have_is_told(fleet: Cluster, held: int) -> None:
+    done = in_job(fleet, held, "-n1", "-N1", "--mem=900G", "-t5", "echo", "done")
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert f"--mem, --time: no effect on a step, which has what job {held} holds" in done.stderr
+
+
 def test_one_that_fails_ends_the_others_where_wanted(fleet: Cluster, held: int) -> None:
     began = time.monotonic()
     done = in_job(fleet, held, "-K", "sh", "-c", "[ $SLURM_PROCID = 3 ] && exit 9; exec sleep 60")

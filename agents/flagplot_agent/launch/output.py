@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-MAX_PIECE = 256 * 1024
+MAX_PIECE = 2 * 1024 * 1024
 BLOCK = 1024 * 1024
 SEARCH_S = 1.5
 """A search pauses after so long, so that whoever waits is told how far it is."""

@@ -18,6 +18,21 @@ OWN = ("PATH", "HOME", "SHELL", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "
 
 USUAL_UMASK = 0o022
 
+TIDIED = """\
+left() { "$0" ps --all --filter=label=flagplot --format='left {{.ID}} {{.Pid}}' 2>&1 </dev/null; }
+said=$(left)
+case $said in *"system migrate"*) "$0" system migrate >/dev/null 2>&1 </dev/null; said=$(left) ;; esac
+printf '%s\\n' "$said" | while read -r word id pid; do
+    [ "$word" = left ] && [ "$pid" -gt 0 ] && [ ! -d "/proc/$pid" ] && "$0" rm --force "$id" >/dev/null 2>&1 </dev/null
+done
+exec "$0" "$@"
+"""
+"""Starts podman ($0) with its arguments, after our containers whose processes are gone have been removed.
+
+A job that is killed takes podman's own processes along: its container stands as running for ever and keeps its files,
+and where it was the user's last one each later podman of theirs fails and asks for `podman system migrate`.
+"""
+
 
 class Wanted(Struct, frozen=True):
     """What is to run: `argv` in `image`, with `mounts` (source, destination, flags) and in the folder `workdir`.
@@ -73,6 +88,7 @@ def podman(program: str, wanted: Wanted) -> list[str]:
     both += ["--tty"] if wanted.terminal else []
     both += [f"--env={name}" for name in wanted.environment]
     argv = [program, "run", "--rm", "--cgroups=disabled", "--network=host", "--log-driver=none", "--pull=missing"]
+    argv += ["--label=flagplot"]
     argv += [f"--name={wanted.name}"] if wanted.name else []
     argv += [] if wanted.root else ["--userns=keep-id"]
     argv += [f"--umask={wanted.umask:04o}"]
@@ -83,6 +99,7 @@ def podman(program: str, wanted: Wanted) -> list[str]:
     argv += [f"--device=nvidia.com/gpu={uuid}" for uuid in wanted.gpus]
     image = wanted.image.replace("#", "/", 1)
     argv += [f"--workdir={wanted.workdir}", "--entrypoint=", image, *wanted.argv]
+    argv = ["/bin/sh", "-c", TIDIED, *argv]
     if not wanted.join:
         return argv
     # podman exec has no option for the umask.

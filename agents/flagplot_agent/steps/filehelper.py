@@ -11,6 +11,7 @@ import tarfile
 from typing import BinaryIO, cast
 
 from flagplot_agent.steps.broadcast import Part
+from flagplot_wire.archive import add, told
 from flagplot_wire.errors import Refused
 from flagplot_wire.filetree import Channel, Receiver, matching, send
 
@@ -54,10 +55,10 @@ def copy(channel: Channel, verb: str, path: str, resume: bool) -> None:
 
 
 def read(path: str, out: BinaryIO) -> None:
-    """A tar archive of a file or folder, named by its last part."""
-    os.lstat(path)
+    """A tar archive of a file or folder, named by its last part; standard error tells what was left out."""
+    os.stat(path)
     with tarfile.open(fileobj=cast(BinaryIO, Whole(out)), mode="w|", bufsize=PIECE) as archive:
-        archive.add(path, arcname=os.path.basename(path.rstrip("/")) or "root")
+        print(told(add(archive, path)), file=sys.stderr)
 
 
 def write(path: str, came: BinaryIO) -> None:

@@ -16,8 +16,11 @@ END_S = 5.0
 """For the helper to clean up when the client is gone."""
 
 
-async def send_file(stream: NodeStream, call: ConnectFile) -> None:
-    """Send what `read` gives; the stream's end is said only when all of it was read, and awaited from the other side."""
+async def send_file(stream: NodeStream, call: ConnectFile) -> str:
+    """Send what `read` gives; the stream's end is said only when all of it was read, and awaited from the other side.
+
+    Returns a sentence on what was left out (empty: nothing).
+    """
     process, ours = await _helper(call, "")
     reader, writer = await asyncio.open_connection(sock=ours)
     ending = asyncio.create_task(_ended(process))
@@ -30,6 +33,7 @@ async def send_file(stream: NodeStream, call: ConnectFile) -> None:
         stream.finish()
         while await stream.read():
             continue
+        return told
     finally:
         writer.close()
         if process.returncode is None:

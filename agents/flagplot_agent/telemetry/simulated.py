@@ -45,9 +45,9 @@ def read_simulation(path: Path) -> Simulation:
     try:
         return convert(tomllib.loads(path.read_text()), Simulation)
     except OSError as wrong:
-        raise Refused("bad_config", f"cannot read {path}: {wrong.strerror}") from wrong
+        raise Refused("usage", f"cannot read {path}: {wrong.strerror}") from wrong
     except (tomllib.TOMLDecodeError, ValidationError) as wrong:
-        raise Refused("bad_config", f"{path}: {wrong}") from wrong
+        raise Refused("usage", f"{path}: {wrong}") from wrong
 
 
 def inventory_of(node: str, simulation: Simulation, boot_id: str, kernel: str, os_name: str) -> Inventory:

@@ -27,6 +27,8 @@ from flagplot_wire.job import Job, JobSpec, Payload
 from flagplot_wire.requests import Act
 from flagplot_wire.steps import StepSpec
 
+OF_JOBS = ("mem", "mem-per-cpu", "mem-per-gpu", "gpus", "gpus-per-node", "gres", "vram", "time")
+"""Options that people give to steps in vain: those of the job hold."""
 OWN = {
     "--label": False,
     "-l": False,
@@ -82,6 +84,9 @@ def command(
         raise Refused("bad_container", "--container-image and --no-container contradict each other")
     if spec.stage_in or spec.stage_out:
         raise Refused("usage", "--stage-in and --stage-out are for submit", "flagplot cp copies while the job runs")
+    unheeded = [f"--{one.option.long}" for one in given if one.option.long in OF_JOBS] if job else []
+    if unheeded:
+        warnings.append(f"{', '.join(unheeded)}: no effect on a step, which has what job {job} holds")
     print_warnings(warnings)
     step = step_of(spec, given, argv, payload.environment, pty, kill)
     step = msgspec.structs.replace(step, no_container=outside)

@@ -21,7 +21,9 @@ from flagplot.output.json import (
 )
 from flagplot.output.table import table
 from flagplot.view.policy import fairshare_table, priority_table
+from flagplot.view.words import clock_time, elapsed, memory
 from flagplot_wire.errors import Refused
+from flagplot_wire.patterns import default_stdout
 from flagplot_wire.replies import Jobs, Steps
 from flagplot_wire.requests import GetFairshare
 from flagplot_wire.text import clean
@@ -33,15 +35,28 @@ def command() -> None:
 
 
 def print_fields(found: dict[str, Any]) -> None:
-    """One `name  value` a line; what does not apply is a dash."""
+    """One `name  value` a line, for people; what does not apply is a dash, a list of objects has a line for each."""
     wide = max(len(name) for name in found)
     for name, value in found.items():
-        if isinstance(value, (list, tuple)):
-            value = ", ".join(_word(one) for one in value)
-        elif isinstance(value, dict):
-            value = ", ".join(f"{key}={_word(one)}" for key, one in value.items())
-        text = "-" if value is None or value == "" else clean(str(value))
-        print(f"{name:<{wide}}  {text}")
+        if isinstance(value, (list, tuple)) and value and isinstance(value[0], dict):
+            for index, one in enumerate(value):
+                print(f"{name if index == 0 else '':<{wide}}  {clean(_word(one)[1:-1])}")
+            continue
+        print(f"{name:<{wide}}  {clean(_text(name, value)) or '-'}")
+
+
+def _text(name: str, value: Any) -> str:
+    if value is None or value == "":
+        return "-"
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_word(one) for one in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={_word(one)}" for key, one in value.items())
+    if name.endswith("_time") or name == "expected_start":
+        return clock_time(value)
+    if name == "time_limit_s":
+        return elapsed(value) if value else "UNLIMITED"
+    return memory(value) if name.endswith("_mib") else str(value)
 
 
 def _word(value: Any) -> str:
@@ -85,6 +100,7 @@ def show_job(context: click.Context, job: str, as_json: bool) -> None:
     elements = found.pop("elements", None)
     steps_found = found.pop("steps")
     confined = found.pop("confined")
+    found["standard_output"] = found["standard_output"] or default_stdout(found["array_task_id"] is not None)
     print_fields(found)
     for one in confined:
         print(f"on {one['nodes']}: enforced {', '.join(map(clean, one.get('enforced', ()))) or 'nothing'}")

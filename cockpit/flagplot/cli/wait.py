@@ -46,7 +46,8 @@ async def _wait(calls: Calls, jobs: tuple[str, ...], timeout: int | None, tell: 
                 raise Refused("unavailable", f"job {job} is still {found['state']} after {timeout} s")
             await asyncio.sleep(POLL_S)
         if tell and found["state"] != "COMPLETED":
-            print(f"flagplot: job {clean(job)} ended as {found['state']}: {clean(found['message'])}", file=sys.stderr)
+            why = f": {found['message']}" if found["message"] else f" with exit code {found['exit_code']}"
+            print(f"flagplot: job {clean(job)} ended as {found['state']}{clean(why)}", file=sys.stderr)
         ended.append(found)
     return ended
 

@@ -9,13 +9,17 @@ from pathlib import Path
 from typing import IO, cast
 
 from flagplot.client.streams import ByteStream
+from flagplot_wire.archive import add, told
 from flagplot_wire.errors import Refused
 
 PIECE = 256 * 1024
 
 
-async def pack(stream: ByteStream, source: Path) -> None:
-    """Send a tar archive of a file or folder, built in a thread that waits for the stream."""
+async def pack(stream: ByteStream, source: Path) -> str:
+    """Send a tar archive of a file or folder, built in a thread that waits for the stream.
+
+    Returns a sentence on what was left out (empty: nothing).
+    """
     loop = asyncio.get_running_loop()
 
     class Sink:
@@ -23,12 +27,13 @@ async def pack(stream: ByteStream, source: Path) -> None:
             asyncio.run_coroutine_threadsafe(stream.write(bytes(data)), loop).result()
             return len(data)
 
-    def work() -> None:
+    def work() -> list[str]:
         with tarfile.open(fileobj=cast(IO[bytes], Sink()), mode="w|", bufsize=PIECE) as archive:
-            archive.add(source, arcname=source.name or "root")
+            return add(archive, str(source))
 
-    await asyncio.to_thread(work)
+    left_out = await asyncio.to_thread(work)
     stream.finish()
+    return told(left_out)
 
 
 async def unpack(stream: ByteStream, there: Path) -> None:

@@ -38,7 +38,7 @@ async def send(target: Target, job: str, told: Callable[[str], None]) -> None:
         try:
             connection = await Connection.open(target)
             try:
-                await _send(connection, job)
+                await _send(connection, job, told)
                 return
             finally:
                 await connection.close()
@@ -51,7 +51,7 @@ async def send(target: Target, job: str, told: Callable[[str], None]) -> None:
         await asyncio.sleep(PAUSE_S)
 
 
-async def _send(connection: Connection, job: str) -> None:
+async def _send(connection: Connection, job: str, told: Callable[[str], None]) -> None:
     calls = Calls(connection)
     found = await calls.stage(job)
     for index, one in enumerate(found.job.spec.stage_in):
@@ -66,7 +66,9 @@ async def _send(connection: Connection, job: str) -> None:
         stream = connection.streams.make()
         try:
             await calls.opened(OpenStage(job, stream.number, "in", index))
-            await pack(stream, Path(one.source))
+            left_out = await pack(stream, Path(one.source))
+            if left_out:
+                told(f"--stage-in: {left_out}")
             # The controller says its end when all of it is on its disk.
             while await stream.read():
                 continue

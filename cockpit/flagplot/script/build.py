@@ -123,7 +123,7 @@ def check_request(request: Request) -> Request:
                 raise Refused("bad_gres", f"--gpus={total} is no multiple of --gpus-per-task={per_task}")
             request = msgspec.structs.replace(request, tasks=total // per_task)
         elif not request.tasks_per_node or request.nodes_min != request.nodes_max:
-            raise Refused("bad_gres", "--gpus-per-task needs --ntasks: a range of nodes does not tell how many tasks")
+            raise Refused("bad_gres", "--gpus-per-task needs the number of tasks: give --ntasks")
     if request.tasks and request.tasks < request.nodes_min:
         request = msgspec.structs.replace(request, nodes_min=request.tasks, nodes_max=request.tasks)
     if request.cpus_per_gpu and request.cpus_per_task != 1:

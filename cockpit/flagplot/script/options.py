@@ -254,7 +254,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("no-requeue", "", "none", "", "Do not start the job again when its node fails.", _fixed("requeue", False)),
     Option("nodelist", "w", "required", "HOSTS", "Nodes that the job must have.", _hosts("nodelist")),
     Option("nodes", "N", "required", "N[-M]", "Number of nodes.", _nodes),
-    Option("ntasks", "n", "required", "N", "Number of tasks in all.", _whole("tasks")),
+    Option("ntasks", "n", "required", "N", "Number of tasks in all: of one node, unless -N says more.", _whole("tasks")),
     Option("ntasks-per-node", "", "required", "N", "Tasks on each node.", _whole("tasks_per_node")),
     Option("open-mode", "", "required", "append|truncate", "What happens to an output file that exists.",
            _choice("open_mode", "append", "truncate")),

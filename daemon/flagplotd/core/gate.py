@@ -19,7 +19,7 @@ from flagplot_wire.text import clean
 from flagplot_wire.units import format_limit
 from flagplotd.core import transfers
 from flagplotd.core.admission import ADMITTED_BY, admit
-from flagplotd.core.needs import MAX_CHOICES, MAX_GPU_TYPES, MAX_GROUPS, MAX_LICENSES, seats
+from flagplotd.core.needs import MAX_CHOICES, MAX_GPU_TYPES, MAX_GROUPS, MAX_LICENSES, seats, span
 from flagplotd.core.state import State, Who
 from flagplotd.core.stepper import Stepper
 from flagplotd.core.stimuli import SubmitJob
@@ -34,6 +34,15 @@ MAX_RUNS = 5_000
 _RUNS = re.compile(r"\d{1,8}(-\d{1,8})?(,\d{1,8}(-\d{1,8})?)*", re.ASCII)
 
 
+def wider(request: Request) -> str:
+    """What to do about a request that no nodes can hold: a hint, where its tasks may not spread (empty: nothing)."""
+    least, most = span(request)
+    if request.tasks <= least or least < most or request.tasks_per_node:
+        return ""
+    nodes = "one node" if least == 1 else f"{least} nodes"
+    return f"its {request.tasks} tasks are to share {nodes}: say how many by -N"
+
+
 def submit(step: Stepper, stimulus: SubmitJob) -> Submitted:
     """Accept a job; the same key of the same user answers with the job it made. Raises `Refused`."""
     state, who = step.state, stimulus.who
@@ -44,7 +53,7 @@ def submit(step: Stepper, stimulus: SubmitJob) -> Submitted:
         raise Refused("too_many_jobs", f"the cluster holds its most jobs, {state.settings.max_jobs}", "try again later")
     spec = check_spec(state, stimulus.spec, who)
     if stimulus.never:
-        raise Refused("never_fits", stimulus.never)
+        raise Refused("never_fits", stimulus.never, wider(spec.request))
     if stimulus.dry_run:
         return Submitted(JobNumber(0))
     number = JobNumber(state.next_number)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from flagplot_agent.launch.containers import container_name
-from flagplot_agent.launch.recipe_container import Wanted, command_line, going_along, parse_mounts
+from flagplot_agent.launch.recipe_container import TIDIED, Wanted, command_line, going_along, parse_mounts
 from flagplot_wire.errors import Refused
 
 WANTED = Wanted(
@@ -21,12 +24,37 @@ WANTED = Wanted(
 
 def test_podman() -> None:
     assert command_line([("podman", "/usr/bin/podman"), ("enroot", "x")], WANTED) == [
+        "/bin/sh", "-c", TIDIED,
         "/usr/bin/podman", "run", "--rm", "--cgroups=disabled", "--network=host", "--log-driver=none", "--pull=missing",
-        "--userns=keep-id", "--umask=0022", "--ulimit=nofile=10:20", "--env=RANK", "--env=SECRET",
+        "--label=flagplot", "--userns=keep-id", "--umask=0022", "--ulimit=nofile=10:20", "--env=RANK", "--env=SECRET",
         "--volume=/j/script:/j/script:ro",
         "--volume=/data:/in", "--device=nvidia.com/gpu=GPU-1", "--workdir=/w", "--entrypoint=",
         "nvcr.io/nvidia/pytorch:24.01", "/j/script", "a b",
     ]  # fmt: skip
+
+
+FAKE_PODMAN = """#!/bin/sh
+case $1 in
+system) echo "$*" >>log; touch migrated ;;
+rm) echo "$*" >>log ;;
+ps) [ -e migrated ] || { echo 'try resetting the pause process with "podman system migrate"' >&2; exit 1; }
+    printf 'left aa 999999999\\nleft bb 1\\nleft cc 0\\n' ;;
+*) echo "$*" ;;
+esac
+"""
+
+
+def test_podman_is_put_in_order_before_it_is_used(tmp_path: Path) -> None:
+    """After a killed job: podman asks for a migration; of the containers left only those without a process go."""
+    podman = tmp_path / "podman"
+    podman.write_text(FAKE_PODMAN)
+    podman.chmod(0o755)
+    called = subprocess.run(
+        ["/bin/sh", "-c", TIDIED, str(podman), "run", "a b"], cwd=tmp_path, input="read by nobody else", check=True,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert (called.stdout, called.stderr) == ("run a b\n", "")
+    assert (tmp_path / "log").read_text().splitlines() == ["system migrate", "rm --force aa"]
 
 
 def test_apptainer() -> None:
@@ -77,13 +105,15 @@ def test_a_step_joins_a_running_container_where_the_engine_can() -> None:
     )
     shell, option, text = command_line([("podman", "podman")], wish)
     assert (shell, option) == ("/bin/sh", "-c")
-    look, new = text.split("\n")
+    look, new = text.split("\n", 1)
     assert look == (
         "[ \"$(podman container inspect '--format={{.State.Running}}' flagplot-7-1-0 2>/dev/null)\" = true ] && "
         "exec podman exec --interactive --tty --env=RANK --workdir=/w flagplot-7-1-0 sh -c 'echo $0'"
     )
-    assert new.startswith("exec podman run ") and new.endswith(
-        "--tty --env=RANK --workdir=/w --entrypoint= torch sh -c 'echo $0'"
+    assert (
+        new.startswith("exec /bin/sh -c ")
+        and " podman run " in new
+        and new.endswith("--tty --env=RANK --workdir=/w --entrypoint= torch sh -c 'echo $0'")
     )
     assert command_line([("apptainer", "apptainer")], wish)[:2] == ["apptainer", "exec"]
     assert container_name(7, 1, 0, "/a/script") != container_name(7, 1, 0, "/b/script")

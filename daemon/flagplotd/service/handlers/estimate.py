@@ -29,7 +29,7 @@ async def forecast(asking: Asking, asked: JobSpec) -> Forecast:
     state, now, policy = server.state, server.loop.now(), server.cycle.policy
     spec = gate.check_spec(state, asked, asking.who)
     if sentence := explain.never_fits(state, spec):
-        raise Refused("never_fits", sentence)
+        raise Refused("never_fits", sentence, gate.wider(spec.request))
     job = explain.imagined(spec, asking.who, now)
     if reasons := why_waiting(state, job, now):
         only_begin = all(reason.why is Why.BEGIN_TIME for reason in reasons)

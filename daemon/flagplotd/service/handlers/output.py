@@ -9,7 +9,7 @@ from flagplot_wire.text import clean
 from flagplotd.service.context import Asking
 from flagplotd.service.handlers.finding import find_one, owner_or_operator
 
-MAX_PIECE = 256 * 1024
+MAX_PIECE = 2 * 1024 * 1024
 MAX_SEARCH = 1_000
 
 
