@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -53,10 +54,24 @@ def started(
         wait_until(lambda: sum(one["responding"] for one in cluster.json("nodes")) == len(agents), 60, "the nodes")
         yield cluster
     finally:
+        _end_jobs(cluster)
         for one in reversed(running):
             one.terminate()
             one.wait(20)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end_jobs(cluster: Cluster) -> None:
+    """Cancel all jobs: a keeper outlives its agent for as long as one runs."""
+
+    def left() -> list[str]:
+        asked = cluster.run("queue", "--json")
+        jobs = json.loads(asked.stdout) if asked.returncode == 0 else []
+        return [str(one["job_id"]) for one in jobs]
+
+    if found := left():
+        cluster.run("cancel", *found)
+        wait_until(lambda: not left(), 60, "the end of all jobs")
 
 
 def ip(*words: str) -> None:
