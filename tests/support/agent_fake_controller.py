@@ -129,7 +129,8 @@ class FakeController:
         """Wait for the confirmation of a start."""
 
         def find() -> list[al.Started]:
-            all_of_them = [body for body in self.heard if isinstance(body, al.Started)]
+            told = [body.started if isinstance(body, al.Ended) else body for body in self.heard]
+            all_of_them = [body for body in told if isinstance(body, al.Started)]
             return [one for one in all_of_them if (one.number, one.attempt) == (number, attempt)]
 
         return (await until(find, 20, f"the start of {number}.{attempt}"))[0]
