@@ -381,6 +381,20 @@ def test_a_step_is_in_its_jobs_control_groups(fleet: Cluster) -> None:
     assert own and own == steps_own
 
 
+def test_a_step_out_of_memory_says_so(fleet: Cluster) -> None:
+    """The kernel's SIGKILL alone would leave people guessing, in the step as well as in the job made for it."""
+    eat = "head -c 300M /dev/zero | tail -c 300M >/dev/null; kill -9 $$"
+    done = subprocess.run(
+        [RUN, "run", "-n1", "--mem=60M", "-J", "eats", "sh", "-c", eat], env=fleet.environment, cwd=fleet.work,
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    (job,) = [one for one in fleet.json("queue", "--all") if one["name"] == "eats"]
+    if "memory" not in fleet.json("show", "job", str(job["job_id"]))["confined"][0]["enforced"]:
+        pytest.skip("memory is not enforced on this machine")
+    assert done.returncode == 137 and "out of memory, the job's limit there was reached (--mem)" in done.stderr
+    wait_until(lambda: "its limit of 60 MiB was reached" in fleet.job(int(job["job_id"]))["message"], 20, "the message")
+
+
 def test_a_step_ends_with_its_agent_and_the_job_goes_on(fleet: Cluster) -> None:
     number = fleet.submit("-w", "gpu03", "-o", "/dev/null", "--wrap", "sleep 600")
     fleet.wait_state(number, "RUNNING")

@@ -70,15 +70,7 @@ class Group:
 
     def oom_kills(self) -> int:
         """How many processes the kernel killed because the group's memory was used up."""
-        if self.memory is None:
-            return 0
-        for name in ("memory.oom_control", "memory.events"):
-            try:
-                lines = (self.memory / name).read_text().splitlines()
-            except OSError:
-                continue
-            return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
-        return 0
+        return 0 if self.memory is None else oom_kills_in(self.memory)
 
     def pids_refused(self) -> bool:
         """True when a fork failed because of the group's limit of processes."""
@@ -356,6 +348,17 @@ def _enable(folder: Path, kind: str) -> None:
     if (folder / "cgroup.type").exists():
         _make_room(folder)
     control.write_text(f"+{kind}")
+
+
+def oom_kills_in(folder: Path) -> int:
+    """How many processes of a group the kernel killed for want of memory; 0 where it has no memory controller."""
+    for name in ("memory.oom_control", "memory.events"):
+        try:
+            lines = (folder / name).read_text().splitlines()
+        except OSError:
+            continue
+        return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+    return 0
 
 
 def _make_room(folder: Path) -> None:
