@@ -120,6 +120,13 @@ def test_a_job_of_its_own_ends_with_the_command(fleet: Cluster) -> None:
     assert fleet.wait_state(job["job_id"], "FAILED") and fleet.job(job["job_id"])["exit_code"] == 4
 
 
+def test_a_command_is_no_array(fleet: Cluster) -> None:
+    """Its elements had held nodes for ever, with nobody to run anything in them."""
+    done = fleet.run("run", "-a", "0-3", "-J", "many", "true")
+    assert done.returncode == 2 and "--array is for submit" in done.stderr
+    assert not [one for one in fleet.json("queue", "--all") if one["name"] == "many"]
+
+
 def test_ctrl_c_while_it_waits_cancels(fleet: Cluster) -> None:
     waiting = subprocess.Popen(
         [RUN, "run", "-J", "waits", "--begin=now+1hour", "true"], env=fleet.environment, cwd=fleet.work,
