@@ -120,6 +120,13 @@ def test_a_job_of_its_own_ends_with_the_command(fleet: Cluster) -> None:
     assert fleet.wait_state(job["job_id"], "FAILED") and fleet.job(job["job_id"])["exit_code"] == 4
 
 
+def test_a_command_is_no_array(fleet: Cluster) -> None:
+    """Its elements had held nodes for ever, with nobody to run anything in them."""
+    done = fleet.run("run", "-a", "0-3", "-J", "many", "true")
+    assert done.returncode == 2 and "--array is for submit" in done.stderr
+    assert not [one for one in fleet.json("queue", "--all") if one["name"] == "many"]
+
+
 def test_ctrl_c_while_it_waits_cancels(fleet: Cluster) -> None:
     waiting = subprocess.Popen(
         [RUN, "run", "-J", "waits", "--begin=now+1hour", "true"], env=fleet.environment, cwd=fleet.work,
@@ -379,6 +386,20 @@ def test_a_step_is_in_its_jobs_control_groups(fleet: Cluster) -> None:
     fleet.wait_state(number, "COMPLETED")
     own, _, steps_own = (fleet.work / "group.out").read_text().partition("--\n")
     assert own and own == steps_own
+
+
+def test_a_step_out_of_memory_says_so(fleet: Cluster) -> None:
+    """The kernel's SIGKILL alone would leave people guessing, in the step as well as in the job made for it."""
+    eat = "head -c 300M /dev/zero | tail -c 300M >/dev/null; kill -9 $$"
+    done = subprocess.run(
+        [RUN, "run", "-n1", "--mem=60M", "-J", "eats", "sh", "-c", eat], env=fleet.environment, cwd=fleet.work,
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    (job,) = [one for one in fleet.json("queue", "--all") if one["name"] == "eats"]
+    if "memory" not in fleet.json("show", "job", str(job["job_id"]))["confined"][0]["enforced"]:
+        pytest.skip("memory is not enforced on this machine")
+    assert done.returncode == 137 and "out of memory, the job's limit there was reached (--mem)" in done.stderr
+    wait_until(lambda: "its limit of 60 MiB was reached" in fleet.job(int(job["job_id"]))["message"], 20, "the message")
 
 
 def test_a_step_ends_with_its_agent_and_the_job_goes_on(fleet: Cluster) -> None:

@@ -69,15 +69,7 @@ class Group:
 
     def oom_kills(self) -> int:
         """How many processes the kernel killed because the group's memory was used up."""
-        if not self.memory:
-            return 0
-        for name in ("memory.oom_control", "memory.events"):
-            try:
-                lines = _read(f"{self.memory}/{name}").splitlines()
-            except OSError:
-                continue
-            return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
-        return 0
+        return oom_kills_in(self.memory) if self.memory else 0
 
     def pids_refused(self) -> bool:
         """True when a fork failed because of the group's limit of processes."""
@@ -282,6 +274,17 @@ def _read(file: str) -> str:
         return os.read(descriptor, 65_536).decode()
     finally:
         os.close(descriptor)
+
+
+def oom_kills_in(folder: str) -> int:
+    """How many processes of a group the kernel killed for want of memory; 0 where it has no memory controller."""
+    for name in ("memory.oom_control", "memory.events"):
+        try:
+            lines = _read(f"{folder}/{name}").splitlines()
+        except OSError:
+            continue
+        return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+    return 0
 
 
 def pids_in(folder: str) -> set[int]:

@@ -358,6 +358,8 @@ class Keeper:
             one.cause = "oom"
             one.message = f"out of memory: its limit of {limit} MiB was reached, the kernel killed {killed} process(es)"
             one.say(f"OUT OF MEMORY: ITS LIMIT OF {limit} MiB WAS REACHED")
+        elif killed and one.cause == "stopped":
+            one.add(f"its limit of {one.recipe['memory_mib']} MiB was reached, the kernel killed {killed} process(es)")
         if one.overrun and not one.cause:
             one.cause, one.message = "oom", one.overrun
         if one.group.pids_refused():

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from flagplot_agent.launch.cgroup import oom_kills_in
 from flagplot_agent.launch.processes import adopt_orphans, exit_of, signal_named
 from flagplot_agent.launch.spawn import LaunchError, Starting, begin
 from flagplot_agent.steps.clientline import HELD, ClientLine
@@ -54,6 +55,7 @@ class Stepper:
         self.agent = os.getppid()
         self.culled = False
         """The others were ended because one failed: their signals are not what the step ended with."""
+        self.oom_kills = self.killed_for_memory()
         self.exit_code = self.signal = self.cpu_ms = self.memory_peak_mib = 0
         self.message = ""
         wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -238,11 +240,16 @@ class Stepper:
         if self.cause != "launch_failed" and code > self.exit_code and not culled:
             self.exit_code, self.signal = code, number
         if self.cause != "launch_failed":
-            self.line.tell(step_messages.news(event="exited", rank=task.rank, code=code, signal=number))
+            memory = bool(code) and not culled and self.killed_for_memory() > self.oom_kills
+            self.line.tell(step_messages.news(event="exited", rank=task.rank, code=code, signal=number, memory=memory))
         if code and self.tasks and self.recipe["kill_on_bad_exit"] and self.kill_at is None:
             self.culled = True
             self.members.send(signal.SIGTERM)
             self.kill_at = time.monotonic() + self.recipe["kill_wait_s"]
+
+    def killed_for_memory(self) -> int:
+        """How many processes of the job the kernel has killed here because its memory was used up."""
+        return sum(oom_kills_in(os.path.dirname(path)) for path in self.recipe["joins"])
 
     def listen(self, task: Task, descriptor: int) -> None:
         """Hear a task's output, unless the client is behind."""

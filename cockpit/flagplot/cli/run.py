@@ -82,6 +82,8 @@ def command(
     spec, payload, warnings = _built(given, argv)
     if spec.container_image and outside:
         raise Refused("bad_container", "--container-image and --no-container contradict each other")
+    if spec.array:
+        raise Refused("usage", "--array is for submit: a step has ranks", "-n says how many tasks")
     if spec.stage_in or spec.stage_out:
         raise Refused("usage", "--stage-in and --stage-out are for submit", "flagplot cp copies while the job runs")
     unheeded = [f"--{one.option.long}" for one in given if one.option.long in OF_JOBS] if job else []

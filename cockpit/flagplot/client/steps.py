@@ -89,7 +89,7 @@ class StepClient:
         news: dict[str, Any] = json.loads(content)
         match news["event"]:
             case "exited" if news["code"]:
-                self._failed(node, int(news["code"]), news["rank"], news["signal"])
+                self._failed(node, int(news["code"]), news["rank"], news["signal"], news.get("memory", False))
             case "failed":
                 self._told(f"{node}: {news['message']}")
             case "ended":
@@ -98,12 +98,13 @@ class StepClient:
                 return True
         return False
 
-    def _failed(self, node: str, code: int, rank: int | None = None, number: int = 0) -> None:
+    def _failed(self, node: str, code: int, rank: int | None = None, number: int = 0, memory: bool = False) -> None:
         if not (self._ending and self.exit_code):
             self.exit_code = max(self.exit_code, code)
         if rank is not None and not self._ending:
             how = f"signal {number}" if number else f"exit code {code}"
-            self._told(f"task {rank} on {node} ended with {how}")
+            why = ": out of memory, the job's limit there was reached (--mem)" if memory else ""
+            self._told(f"task {rank} on {node} ended with {how}{why}")
         if self.kill_on_bad_exit and not self._ending and len(self._streams) > 1:
             self.command(do="end")
 

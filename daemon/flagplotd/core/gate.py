@@ -76,6 +76,8 @@ def check_spec(state: State, spec: JobSpec, who: Who, before: Job | None = None)
         raise Refused("bad_request", f"the working folder {clean(spec.work_dir)!r} is no absolute path")
     partition = find_partition(state, spec.partition, who)
     request = check_request(state, spec.request, partition)
+    if spec.array is not None and spec.request.launch == "interactive":
+        raise Refused("bad_array", "a job made for one command is no array", "flagplot submit takes --array")
     if spec.array is not None:
         check_array(state, spec)
     check_dependency(state, spec)

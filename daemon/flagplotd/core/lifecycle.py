@@ -136,8 +136,12 @@ def part_ended(step: Stepper, node: str, end: AttemptEnd) -> None:
             for name in names:
                 if name not in live.ended:
                     step.order(StopOn(name, job.number, job.status.attempt, step.state.settings.kill_wait_s))
-    elif node == names[0] and job.status.exit_code is None and end.cause not in ("launch_failed", "lost"):
-        changes |= {"exit_code": end.exit_code, "signal": end.signal}
+    else:
+        if node == names[0] and job.status.exit_code is None and end.cause not in ("launch_failed", "lost"):
+            changes |= {"exit_code": end.exit_code, "signal": end.signal}
+        if job.spec.request.launch == "interactive" and end.cause == "stopped" and not job.status.message:
+            # Its client has said how it ended; the node tells why, such as a limit that was reached.
+            changes["message"] = end.message
     if all_ended:
         finish(step, job, end.time, **changes)
     elif "ending" in changes:

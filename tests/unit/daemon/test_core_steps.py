@@ -151,6 +151,7 @@ def test_an_interactive_job_ends_by_its_client() -> None:
     world.end(world.number, "n2", "stopped")
     status = world.job(world.number).status
     assert (status.state, status.exit_code) == ("FAILED", 4)
+    assert world.try_submit(launch="interactive", array="0-3").code == "bad_array"
     waiting = world.submit(launch="interactive")
     world.do(st.EndInteractive(None, str(waiting), why="the client is gone"))
     assert world.job(waiting).status.state == "CANCELLED"
