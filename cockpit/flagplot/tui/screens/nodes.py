@@ -11,6 +11,7 @@ from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
 from flagplot.client.mirror import Mirror
+from flagplot.language import tr
 from flagplot.tui import commands
 from flagplot.tui.list_view import SortedView
 from flagplot.tui.main_view import MainView
@@ -246,8 +247,13 @@ class NodesView(SortedView[NodeSpec]):
 
     def action_zoom(self, step: int) -> None:
         """Larger or smaller cells than now."""
-        now = ZOOMS.index(self.map.layout_map.size.zoom)
-        self.zoom = ZOOMS[max(0, min(now + step, len(ZOOMS) - 1))]
+        wanted = ZOOMS.index(self.map.layout_map.size.zoom) + step
+        if not 0 <= wanted < len(ZOOMS):
+            self.cockpit.say(
+                tr("The cells are as large as they get" if step > 0 else "The cells are as small as they get")
+            )
+            return
+        self.zoom = ZOOMS[wanted]
         self.cockpit.show_now()
 
     def action_zoom_fit(self) -> None:

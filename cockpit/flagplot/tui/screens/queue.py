@@ -164,6 +164,7 @@ class QueueView(SortedView[QueueSpec]):
     def action_open(self, tab: str = "") -> None:
         """The job page."""
         if (key := self.table.cursor_key) is not None:
+            self.table.place()
             self.cockpit.open_job(JobNumber(key), tab)
 
     def action_sort(self, key: str) -> None:
@@ -175,8 +176,11 @@ class QueueView(SortedView[QueueSpec]):
         self.choose(replace(self.spec, ended=not self.spec.ended))
 
     def action_toggle_fold(self) -> None:
-        """Arrays as one row, or every element."""
+        """Arrays as one row, or every element; from an element to its array."""
+        job = self._under_cursor()
         self.choose(replace(self.spec, unfold=not self.spec.unfold))
+        if job is not None and job.array_index is not None and not self.spec.unfold:
+            self.table.move_to(job.array_number)
 
     def action_unfold_one(self) -> None:
         """Unfold the array under the cursor, or fold it again; on an element, its array."""

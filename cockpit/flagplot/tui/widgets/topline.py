@@ -83,7 +83,7 @@ class TopLine(Widget):
         right = Text(f"{app.view_counts} ", app.role("dim"), no_wrap=True)
         for titles, gap in ((True, " "), (True, ""), (False, " ")):
             left = self._views(titles, gap)
-            if left.cell_len + right.cell_len <= self.size.width:
+            if left.cell_len + right.cell_len < self.size.width:
                 break
         return self._spread(left, right)
 
