@@ -13,6 +13,7 @@ from flagplot.tui.screens.confirm import ConfirmDialog
 from flagplot.tui.screens.help import HelpScreen
 from flagplot.tui.screens.nodes import NodesView
 from flagplot.tui.widgets.topline import TopLine
+from flagplot.tui.widgets.virtual_table import fit_reason
 from flagplot_wire.events import Event, JobChanged
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import State
@@ -67,6 +68,22 @@ async def test_the_first_match_is_under_the_cursor() -> None:
             pilot, lambda: all(app.mirror.jobs[JobNumber(key)].status.state is State.RUNNING for key in rows.keys)
         )
         assert rows.cursor_key == rows.keys[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "expected"),
+    [
+        ("(Resources) in 2 h", 18, "(Resources) in 2 h"),
+        ("(Resources) in 2 h", 20, "(Resources) in 2 h  "),
+        ("(Resources,Priority) in 59 min", 27, "(Resources,Prio…) in 59 min"),
+        ("(Resources) in 19 min", 17, "(Reso…) in 19 min"),
+        ("(Resources) in 3 h 59 min", 17, "(Resources) in 3…"),
+        ("(never: no node has 16 h100)", 12, "(never: no …"),
+        ("gpu[01-06,09,11]", 12, "gpu[01-06,0…"),
+    ],
+)
+def test_where_a_reason_is_cut_its_time_stays(text: str, width: int, expected: str) -> None:
+    assert fit_reason(text, width) == expected
 
 
 async def test_folding_stays_with_the_array() -> None:
@@ -126,3 +143,22 @@ async def test_keys_are_written_as_on_the_keyboard() -> None:
             keys = [word for _, words, _ in app.screen._rows for word in words.split()]  # type: ignore[attr-defined]
             assert [one for one in keys if "_" in one and len(one) > 1] == []
             await pilot.press("escape")
+
+
+async def test_the_cursor_goes_to_a_job_just_submitted_unless_it_was_moved() -> None:
+    app, _ = make()
+    async with app.run_test(size=(80, 24)) as pilot:
+        rows = await ready(app, pilot)
+        wanted = rows.keys[7]
+        app.await_job(JobNumber(wanted))
+        app.show_now()
+        assert rows.cursor_key == wanted
+        app.await_job(JobNumber(99_999))
+        app.show_now()
+        assert rows.cursor_key == wanted
+        await pilot.press("down")
+        below = rows.cursor_key
+        job = app.mirror.jobs[JobNumber(wanted)]
+        app.mirror.jobs[JobNumber(99_999)] = msgspec.structs.replace(job, number=JobNumber(99_999))
+        app.show_now()
+        assert rows.cursor_key == below

@@ -19,6 +19,8 @@ from flagplot.view.queue import Cell, Column
 Key = int
 CYCLE_S = 2
 """Seconds for which a changed row is marked as such."""
+SHORTEST_REASON = 5
+"""Cells that must be left for reasons to say anything: `(Res…`."""
 CellsOf = Callable[[Key], Sequence[Cell]]
 
 
@@ -30,6 +32,15 @@ def fit(text: str, width: int, right: bool = False) -> str:
     if size < width:
         return " " * (width - size) + text if right else text + " " * (width - size)
     return set_cell_size(text, width - 1) + "…" if width > 0 else ""
+
+
+def fit_reason(text: str, width: int) -> str:
+    """As `fit`, but of `(Resources,Priority) in 2 h` the reasons are cut rather than the time."""
+    reasons, closed, when = text.rpartition(") ")
+    room = width - cell_len(when) - 2
+    if cell_len(text) <= width or not closed or room < SHORTEST_REASON:
+        return fit(text, width)
+    return f"{fit(reasons, room)}) {when}"
 
 
 class VirtualTable(DrawnList[Key]):
@@ -222,7 +233,8 @@ class VirtualTable(DrawnList[Key]):
             style = self._style(role)
             if marked:
                 style += self.cockpit.role("marked")
-            segments += [Segment(fit(text, width, column.right), style + over), Segment(" ", over)]
+            fitted = fit_reason(text, width) if column.keeps_end else fit(text, width, column.right)
+            segments += [Segment(fitted, style + over), Segment(" ", over)]
         used = 1 + sum(width + 1 for _, width in self.columns)
         segments.append(Segment(" " * max(0, self.size.width - used), over))
         return segments
