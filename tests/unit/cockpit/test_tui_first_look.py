@@ -106,7 +106,7 @@ async def test_a_notice_hides_one_line_and_no_line_of_state(size: tuple[int, int
         await until(pilot, lambda: app.screen.query(Toast))
         await pilot.pause()
         region = app.screen.query_one(Toast).region
-        assert (region.y, region.height) == (1, 1) and region.right >= size[0] - 2
+        assert (region.y, region.height) == (1, 1) and region.right == size[0]
         assert "live" in screen_text(app).splitlines()[0]
 
 
