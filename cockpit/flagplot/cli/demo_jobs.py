@@ -40,7 +40,7 @@ SAMPLES: tuple[tuple[int, str, str], ...] = (
 
 SCRIPT = """echo "$SLURM_JOB_NAME on $SLURM_JOB_NODELIST, GPUs ${{CUDA_VISIBLE_DEVICES:-none}}"
 for step in $(seq 1 {steps}); do
-  echo "step $step of {steps}  loss 0.$((9000 / (step + 10)))"
+  printf 'step %d of {steps}  loss 0.%03d\\n' "$step" $((9000 / (step + 10)))
   sleep 1
 done
 {end}"""

@@ -67,7 +67,8 @@ class FlagplotApp(Navigation):
     #body { height: 1fr; }
     #body > MainView { display: none; }
     #body > MainView.-active { display: block; }
-    Toast { max-width: 60; }
+    ToastRack { dock: top; align: right top; margin: 1 0 0 0; overflow: hidden hidden; }
+    Toast { width: auto; max-width: 60; padding: 0 1; margin: 0; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         *[Binding(entry.key, f"view('{entry.name}')", entry.title, show=False) for entry in VIEWS],

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from textual.app import SystemCommand
 
 from flagplot import theming
+from flagplot.language import later, tr, tr_count
 from flagplot.tui import undo
 from flagplot.tui.more_commands import MORE
 from flagplot.view.effects import lines
@@ -18,7 +19,6 @@ from flagplot_wire.errors import Refused
 from flagplot_wire.hostlist import compress_hosts, expand_hosts
 from flagplot_wire.ids import parse_job_ref
 from flagplot_wire.requests import Act, ChangePolicy
-from flagplot_wire.text import counted
 
 if TYPE_CHECKING:
     from flagplot.tui.app import FlagplotApp
@@ -26,6 +26,24 @@ if TYPE_CHECKING:
 
 JOB_TABS = {"why": "why", "logs": "output", "script": "script"}
 """Commands that open a job's page on one of its tabs."""
+QUESTIONS = {
+    "cancel": later("Cancel {jobs}?"),
+    "hold": later("Hold {jobs}?"),
+    "release": later("Release {jobs}?"),
+    "requeue": later("Requeue {jobs}?"),
+}
+YES = {
+    "cancel": later("Yes, cancel"),
+    "hold": later("Yes, hold"),
+    "release": later("Yes, release"),
+    "requeue": later("Yes, requeue"),
+}
+DONE = {
+    "cancel": later("Cancelled {jobs}"),
+    "hold": later("Held {jobs}"),
+    "release": later("Released {jobs}"),
+    "requeue": later("Requeued {jobs}"),
+}
 NAMES = (
     "job",
     *JOB_TABS,
@@ -173,22 +191,23 @@ def act(app: FlagplotApp, verb: str, jobs: list[str]) -> None:
         if not yes:
             return
         request = Act(verb, tuple(jobs))  # type: ignore[arg-type]
-        past = {"cancel": "Cancelled", "hold": "Held", "release": "Released", "requeue": "Requeued"}[verb]
-        what = " ".join(jobs) if len(jobs) < 5 else counted(len(jobs), "job")
-        done = f"{past} {what}"
+        what = " ".join(jobs) if len(jobs) < 5 else tr_count("{count} job", "{count} jobs", len(jobs))
+        done = tr(DONE[verb]).format(jobs=what)
         back = undo.of_act(app.calls, verb, jobs, done)
         app.perform(f"flagplot {verb} {' '.join(jobs)}", app.calls.act(request), success=done, undo=back)
 
     if verb not in ("cancel", "requeue") and len(jobs) == 1:
         go(True)
         return
-    count = f"{len(jobs)} jobs" if len(jobs) != 1 else f"job {jobs[0]}"
+    count = (
+        tr_count("{count} job", "{count} jobs", len(jobs)) if len(jobs) != 1 else tr("job {job}").format(job=jobs[0])
+    )
     app.push_screen(
         ConfirmDialog(
-            f"{verb.capitalize()} {count}?",
+            tr(QUESTIONS[verb]).format(jobs=count),
             lines(verb, {job: find_job(app.mirror, job) for job in jobs}),
-            yes=f"Yes, {verb}",
-            note="What it computed since its last checkpoint is lost." if verb == "requeue" else "",
+            yes=YES[verb],
+            note=tr("What it computed since its last checkpoint is lost.") if verb == "requeue" else "",
             destructive=verb in ("cancel", "requeue"),
         ),
         go,

@@ -28,6 +28,13 @@ class Navigation(Services):
         """A fresh page of all clusters."""
         raise NotImplementedError
 
+    def await_job(self, number: JobNumber) -> None:
+        """Let the queue's cursor go to a job that was just submitted, as soon as it is listed."""
+        from flagplot.tui.screens.queue import QueueView
+
+        for queue in self.screen_stack[0].query(QueueView):
+            queue.awaited = number
+
     def open_job(self, number: JobNumber, tab: str = "") -> None:
         """Show a job's page, on one of its tabs (`detail why output script usage`)."""
         from flagplot.tui.screens.job import JobView

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from flagplot.language import later, tr
 from flagplot.script.options import BY_LONG, Given, When
 from flagplot.script.options import Draft as Parsed
 from flagplot.script.write import written
@@ -26,25 +27,25 @@ class Field:
 
 
 FIELDS: tuple[Field, ...] = (
-    Field("name", "Name", "--job-name", "my-training"),
-    Field("partition", "Partition", "--partition", "default"),
-    Field("nodes", "Nodes", "--nodes", "1"),
-    Field("tasks", "Tasks", "--ntasks", "1 per node"),
-    Field("cpus", "CPUs per task", "--cpus-per-task", "1"),
-    Field("memory", "Memory per node", "--mem", "16G"),
-    Field("gpus", "GPUs per node", "--gpus-per-node", "2 or h100:2"),
-    Field("shards", "GPU shards", "--gres", "3 (of one GPU)"),
-    Field("vram", "or VRAM", "--vram", "20G (of one GPU)"),
-    Field("time", "Time limit", "--time", "2:00:00 or 1-12 (days-hours)"),
-    Field("array", "Array", "--array", "0-9%2"),
-    Field("dependency", "Dependency", "--dependency", "afterok:41"),
-    Field("account", "Account", "--account", "your default"),
-    Field("qos", "QoS", "--qos", "the account's"),
-    Field("reservation", "Reservation", "--reservation", "none"),
-    Field("licenses", "Licenses", "--licenses", "matlab:2"),
-    Field("output", "Output file", "--output", "slurm-%j.out"),
-    Field("workdir", "Work directory", "--chdir", ""),
-    Field("more", "Other options", "", "--constraint=nvlink --nice"),
+    Field("name", later("Name"), "--job-name", "my-training"),
+    Field("partition", later("Partition"), "--partition", later("default")),
+    Field("nodes", later("Nodes"), "--nodes", "1"),
+    Field("tasks", later("Tasks"), "--ntasks", later("1 per node")),
+    Field("cpus", later("CPUs per task"), "--cpus-per-task", "1"),
+    Field("memory", later("Memory per node"), "--mem", "16G"),
+    Field("gpus", later("GPUs per node"), "--gpus-per-node", later("2 or h100:2")),
+    Field("shards", later("GPU shards"), "--gres", later("3 (of one GPU)")),
+    Field("vram", later("or VRAM"), "--vram", later("20G (of one GPU)")),
+    Field("time", later("Time limit"), "--time", later("2:00:00 or 1-12 (days-hours)")),
+    Field("array", later("Array"), "--array", "0-9%2"),
+    Field("dependency", later("Dependency"), "--dependency", "afterok:41"),
+    Field("account", later("Account"), "--account", later("your default")),
+    Field("qos", later("QoS"), "--qos", later("the account's")),
+    Field("reservation", later("Reservation"), "--reservation", later("none")),
+    Field("licenses", later("Licenses"), "--licenses", "matlab:2"),
+    Field("output", later("Output file"), "--output", "slurm-%j.out"),
+    Field("workdir", later("Work directory"), "--chdir", ""),
+    Field("more", later("Other options"), "", "--constraint=nvlink --nice"),
 )
 """In the order of the form. The last one takes any options that have no field."""
 
@@ -148,7 +149,7 @@ def source_of(draft: Mapping[str, str]) -> str:
     filled = [name for name in ("command", "file", "script") if draft.get(name, "").strip()]
     words = {"command": "a command", "file": "a script file", "script": "the text of a script"}
     if not filled:
-        raise Refused("usage", "Nothing to run yet: give a command, a script file or the text of a script")
+        raise Refused("usage", tr("Nothing to run yet: give a command, a script file or the text of a script"))
     if len(filled) > 1:
         both = " and ".join(words[name] for name in filled)
         raise Refused("usage", f"There is {both}: only one of them can run", "empty the other")

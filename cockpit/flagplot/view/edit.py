@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from flagplot.language import tr
+from flagplot.language import later, tr
 from flagplot.view.effects import in_columns
 from flagplot.view.job import dependency_words
 from flagplot.view.queue import job_target
@@ -30,25 +30,32 @@ class EditField:
 
 
 FIELDS: tuple[EditField, ...] = (
-    EditField("time_limit", "Time limit", "--time", "2:00:00, 1-12 (days-hours) or UNLIMITED", True, True),
-    EditField("name", "Name", "--job-name"),
-    EditField("partition", "Partition", "--partition", several=True),
-    EditField("nodes", "Nodes", "--nodes"),
-    EditField("cpus_per_task", "CPUs per task", "--cpus-per-task"),
-    EditField("memory", "Memory per node", "--mem", "16G"),
-    EditField("gpus_per_node", "GPUs per node", "--gpus-per-node", "2 or h100:2"),
-    EditField("dependency", "Dependency", "--dependency", "afterok:41"),
-    EditField("account", "Account", "--account", several=True),
-    EditField("qos", "QoS", "--qos", several=True),
-    EditField("reservation", "Reservation", "--reservation", several=True),
-    EditField("licenses", "Licenses", "--licenses", "matlab:2"),
-    EditField("begin", "Not before", "--begin", "now+1hour or 18:00", several=True),
-    EditField("nice", "Nice", "--nice", "0", several=True),
     EditField(
-        "priority", "Priority", "--priority", "takes the place of what is worked out", several=True, operator=True
+        "time_limit", later("Time limit"), "--time", later("2:00:00, 1-12 (days-hours) or UNLIMITED"), True, True
     ),
-    EditField("array_limit", "At once (array)", "--array-limit", "2"),
-    EditField("comment", "Comment", "--comment", "", True, True),
+    EditField("name", later("Name"), "--job-name"),
+    EditField("partition", later("Partition"), "--partition", several=True),
+    EditField("nodes", later("Nodes"), "--nodes"),
+    EditField("cpus_per_task", later("CPUs per task"), "--cpus-per-task"),
+    EditField("memory", later("Memory per node"), "--mem", "16G"),
+    EditField("gpus_per_node", later("GPUs per node"), "--gpus-per-node", later("2 or h100:2")),
+    EditField("dependency", later("Dependency"), "--dependency", "afterok:41"),
+    EditField("account", later("Account"), "--account", several=True),
+    EditField("qos", later("QoS"), "--qos", several=True),
+    EditField("reservation", later("Reservation"), "--reservation", several=True),
+    EditField("licenses", later("Licenses"), "--licenses", "matlab:2"),
+    EditField("begin", later("Not before"), "--begin", later("now+1hour or 18:00"), several=True),
+    EditField("nice", later("Nice"), "--nice", "0", several=True),
+    EditField(
+        "priority",
+        later("Priority"),
+        "--priority",
+        later("takes the place of what is worked out"),
+        several=True,
+        operator=True,
+    ),
+    EditField("array_limit", later("At once (array)"), "--array-limit", "2"),
+    EditField("comment", later("Comment"), "--comment", "", True, True),
 )
 CHECKS: dict[str, Callable[[str], object]] = {
     "time_limit": parse_time_limit,
@@ -104,11 +111,13 @@ def problem_with(field: EditField, value: str | None) -> str:
         return ""
     if not value:
         if field.name == "time_limit":
-            return f"{field.label} is empty: write UNLIMITED for none"
+            return tr("{field} is empty: write UNLIMITED for none").format(field=tr(field.label))
         # A name that is taken away asks for the default.
-        return f"{field.label} must be a whole number" if field.name in NUMBERS else ""
+        return tr("{field} must be a whole number").format(field=tr(field.label)) if field.name in NUMBERS else ""
     if field.name in NUMBERS:
-        return "" if value.lstrip("-").isdecimal() else f"{field.label} must be a whole number"
+        return (
+            "" if value.lstrip("-").isdecimal() else tr("{field} must be a whole number").format(field=tr(field.label))
+        )
     try:
         CHECKS.get(field.name, str)(value)
     except Refused as refused:
@@ -155,7 +164,7 @@ def effect_of(job: Job, changes: Mapping[str, str], operator: bool) -> str:
     for name, value in changes.items():
         before, after = _shown(name, value_of(job, name)), _shown(name, value)
         if before != after:
-            words.append(f"{by_name[name].label.lower()} {before or 'none'} → {after or 'none'}")
+            words.append(f"{tr(by_name[name].label).lower()} {before or tr('none')} → {after or tr('none')}")
     return ", ".join(words) or "nothing: is so already"
 
 

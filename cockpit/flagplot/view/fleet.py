@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from flagplot.client.mirror import Mirror
+from flagplot.language import later
 from flagplot.view.bookings import by_node, holder, next_change
 from flagplot_wire.errors import Refused
 from flagplot_wire.hostlist import natural_key
@@ -323,7 +324,7 @@ def fact_of(
     )
 
 
-GROUPINGS = ("switch", "partition", "rack", "type", "none")
+GROUPINGS = (later("switch"), later("partition"), later("rack"), later("type"), "none")
 
 
 def group(mirror: Mirror, fleet: Fleet, names: list[str], by: str) -> list[tuple[str, list[str]]]:

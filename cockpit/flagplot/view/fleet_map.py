@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
+from flagplot.language import later, tr, tr_count
 from flagplot.view.bars import (
     Piece,
     bar,
@@ -17,10 +18,10 @@ from flagplot.view.bars import (
 )
 from flagplot.view.bookings import when_words
 from flagplot.view.fleet import LOOKS, Fleet, NodeFact
-from flagplot_wire.text import clean, counted, fit, width
+from flagplot_wire.text import clean, fit, width
 
 ZOOMS = ("dot", "small", "large")
-FILLS = ("GPUs", "CPUs", "memory")
+FILLS = (later("GPUs"), later("CPUs"), later("memory"))
 """What the cells show the fill of."""
 BAR = 6
 """Cells of a bar of CPUs or memory."""
@@ -206,20 +207,24 @@ def heading(fleet: Fleet, title: str, names: list[str], fill: str = "GPUs") -> l
     """A group's line: its title, nodes, and of what the cells show how much is free for new jobs."""
     facts = [fleet.facts[name] for name in names if name in fleet.facts]
     unknown = sum(not fact.known for fact in facts)
-    words = counted(len(facts), "node")
+    words = tr_count("{count} node", "{count} nodes", len(facts))
     serving = [fact for fact in facts if fact.serves]
     if fill == "GPUs":
         total, free = sum(len(fact.gpus) for fact in facts), sum(fact.gpus_free for fact in serving)
-        words += f" · {free} of {counted(total, 'GPU')} free" if total else ""
+        words += (
+            tr_count(" · {{free}} of {count} GPU free", " · {{free}} of {count} GPUs free", total).format(free=free)
+            if total
+            else ""
+        )
     elif fill == "CPUs":
         total, free = sum(fact.cpus or 0 for fact in facts), sum((fact.cpus or 0) - fact.cpus_used for fact in serving)
-        words += f" · {free} of {total} CPUs free" if total else ""
+        words += tr(" · {free} of {total} CPUs free").format(free=free, total=total) if total else ""
     else:
         total = sum(fact.memory_mib or 0 for fact in facts)
         free = sum((fact.memory_mib or 0) - fact.memory_used_mib for fact in serving)
-        words += f" · {gib(free)} of {gib(total)} GiB free" if total else ""
+        words += tr(" · {free} of {total} GiB free").format(free=gib(free), total=gib(total)) if total else ""
     if unknown:
-        words += f" · {unknown} unknown"
+        words += tr(" · {count} unknown").format(count=unknown)
     return [(f"{title}  ", "bold"), (words, "dim")]
 
 
@@ -229,15 +234,21 @@ def legend(counts: dict[str, int], room: int, size: CellSize | None = None) -> l
     texts = [f"{look.glyph} {look.word} {count}" for look, count in present]
     if sum(len(text) + 2 for text in texts) - 2 > room:
         texts = [f"{look.glyph} {look.short} {count}" for look, count in present]
-    used = sum(len(text) + 2 for text in texts)
+    used = sum(width(text) + 2 for text in texts)
     pieces: list[Piece] = []
     for text, (look, _) in zip(texts, present, strict=True):
         pieces += [(text, look.role), ("  ", "plain")]
-    blocks: list[Piece] = [("█", "plain"), (" held ", "dim"), ("▄", "plain"), (" shared ", "dim"), ("░", "faint")]
-    blocks += [(" free ", "dim"), ("!", "bad"), (" fault", "dim")]
+    blocks: list[Piece] = [
+        ("█", "plain"),
+        (tr(" held "), "dim"),
+        ("▄", "plain"),
+        (f" {tr('shared')} ", "dim"),
+        ("░", "faint"),
+    ]
+    blocks += [(f" {tr('free')} ", "dim"), ("!", "bad"), (f" {tr('fault')}", "dim")]
     if size is not None and (size.zoom == "dot" or (size.zoom == "small" and size.fill != "GPUs")):
-        blocks = [("▂▅█" if size.zoom == "dot" else "━━", "plain"), (f" {size.fill} held", "dim")]
-    wide = sum(len(text) for text, _ in blocks)
+        blocks = [("▂▅█" if size.zoom == "dot" else "━━", "plain"), (f" {tr(size.fill)}{tr(' held ').rstrip()}", "dim")]
+    wide = sum(width(text) for text, _ in blocks)
     if used + wide + 2 <= room:
         pieces += [(" " * (room - used - wide), "plain"), *blocks]
     return pieces
@@ -248,9 +259,13 @@ def summary(fact: NodeFact, now: int = 0) -> list[Piece]:
     look = fact.appearance
     pieces: list[Piece] = [(f"{fact.name} ", "bold"), (f"{look.glyph} {look.word}", look.role)]
     if fact.known:
-        pieces.append((f"  CPUs {cpus_words(fact)}  mem {memory_words(fact)} GiB", "plain"))
+        pieces.append(
+            (tr("  CPUs {cpus}  mem {memory} GiB").format(cpus=cpus_words(fact), memory=memory_words(fact)), "plain")
+        )
         kind = "" if fact.gpu_type == "-" else f" {fact.gpu_type}"
-        pieces.append((f"  GPUs {gpus_words(fact)}{kind}  jobs {len(fact.jobs)}", "plain"))
+        pieces.append(
+            (tr("  GPUs {gpus}  jobs {jobs}").format(gpus=f"{gpus_words(fact)}{kind}", jobs=len(fact.jobs)), "plain")
+        )
     if fact.reason:
         pieces.append((f"  {fact.reason}", "warning"))
     if one := fact.held_for or next((one for one in fact.reserved if when_words(one, now) != "over"), None):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flagplot.client.mirror import Mirror
+from flagplot.language import later, tr, tr_count
 from flagplot.view.queue import array_words, elements_of, job_target, time_used
 from flagplot.view.words import about, clock_time, gpu_words, memory, moment, short_span, state_look
 from flagplot_wire.alloc import NodeAlloc
@@ -17,26 +18,29 @@ Line = tuple[str, str, str]
 """Label, text (both plain and cleaned) and the role of the text."""
 
 WHY_WORDS: dict[Why, str] = {
-    Why.PRIORITY: "Jobs with a higher priority come first",
-    Why.RESOURCES: "What it asks for is not free",
-    Why.DEPENDENCY: "It waits for other jobs",
-    Why.DEPENDENCY_NEVER: "A job it depends on ended in a way that never lets it start",
-    Why.BEGIN_TIME: "Its begin time has not come",
-    Why.HELD_USER: "Its owner holds it",
-    Why.HELD_ADMIN: "An administrator holds it",
-    Why.ARRAY_LIMIT: "Its array has as many elements running as it allows",
-    Why.PARTITION_DOWN: "Its partition is down",
-    Why.PARTITION_TIME: "It asks for more time than its partition allows",
-    Why.PARTITION_NODES: "It asks for more nodes than its partition allows",
-    Why.NODES_DOWN: "Nodes it needs are down or drained",
-    Why.REQUEUE_DELAY: "Its last launch failed; it is tried again soon",
-    Why.NOT_YET_EXAMINED: "The scheduler has not looked at it yet",
+    Why.PRIORITY: later("Jobs with a higher priority come first"),
+    Why.RESOURCES: later("What it asks for is not free"),
+    Why.DEPENDENCY: later("It waits for other jobs"),
+    Why.DEPENDENCY_NEVER: later("A job it depends on ended in a way that never lets it start"),
+    Why.BEGIN_TIME: later("Its begin time has not come"),
+    Why.HELD_USER: later("Its owner holds it"),
+    Why.HELD_ADMIN: later("An administrator holds it"),
+    Why.ARRAY_LIMIT: later("Its array has as many elements running as it allows"),
+    Why.PARTITION_DOWN: later("Its partition is down"),
+    Why.PARTITION_TIME: later("It asks for more time than its partition allows"),
+    Why.PARTITION_NODES: later("It asks for more nodes than its partition allows"),
+    Why.NODES_DOWN: later("Nodes it needs are down or drained"),
+    Why.REQUEUE_DELAY: later("Its last launch failed; it is tried again soon"),
+    Why.NOT_YET_EXAMINED: later("The scheduler has not looked at it yet"),
 }
+END_SLACK_S = 60
+"""A start is planned on the ends of others; those may be some seconds later by now."""
+MOST_HOLDERS = 5
 UNBLOCKS: dict[Why, str] = {
-    Why.HELD_USER: "u releases it",
-    Why.HELD_ADMIN: "only an operator or admin can release it",
-    Why.PARTITION_TIME: "e lowers its time limit",
-    Why.DEPENDENCY_NEVER: "e changes its dependency, ctrl-d cancels it",
+    Why.HELD_USER: later("u releases it"),
+    Why.HELD_ADMIN: later("only an operator or admin can release it"),
+    Why.PARTITION_TIME: later("e lowers its time limit"),
+    Why.DEPENDENCY_NEVER: later("e changes its dependency, ctrl-d cancels it"),
 }
 
 
@@ -50,7 +54,7 @@ def headline(mirror: Mirror, job: Job, now: int) -> list[tuple[str, str]]:
     ]
     parts.append((f"  {look.glyph} {look.word}", look.role))
     if job.status.start_time:
-        limit = f" of {short_span(job.time_limit_s)}" if job.time_limit_s != NO_LIMIT else ""
+        limit = tr(" of {limit}").format(limit=short_span(job.time_limit_s)) if job.time_limit_s != NO_LIMIT else ""
         parts.append((f"  {time_used(job, now)}{limit}", "plain"))
     if job.status.allocation:
         gpus = gpu_words(job)
@@ -63,58 +67,58 @@ def detail(mirror: Mirror, job: Job, now: int) -> list[Line]:
     """Everything the controller knows of the job; an empty label continues the line above."""
     status, spec = job.status, job.spec
     look = state_look(job)
-    lines: list[Line] = [("State", f"{look.glyph} {look.word}{_ending(job)}", look.role)]
+    lines: list[Line] = [(tr("State"), f"{look.glyph} {look.word}{_ending(job)}", look.role)]
     if status.message:
         lines.append(("", clean(status.message), "warning"))
     if status.exit_code is not None or status.signal:
-        lines.append(("Exit", _exit(job), "plain" if not status.exit_code and not status.signal else "bad"))
+        lines.append((tr("Exit"), _exit(job), "plain" if not status.exit_code and not status.signal else "bad"))
     if job.is_array:
-        lines.append(("Array", array_words(job), "plain"))
-    lines.append(("Partition", clean(spec.partition) or "(default)", "plain"))
+        lines.append((tr("Array"), array_words(job), "plain"))
+    lines.append((tr("Partition"), clean(spec.partition) or tr("(default)"), "plain"))
     if spec.account or spec.qos:
-        lines.append(("Account", f"{clean(spec.account) or '-'}  QoS {clean(spec.qos) or '-'}", "plain"))
+        lines.append((tr("Account"), f"{clean(spec.account) or '-'}  QoS {clean(spec.qos) or '-'}", "plain"))
     if spec.reservation:
-        lines.append(("Reservation", clean(spec.reservation), "plain"))
-    lines.append(("Submitted", _when(status.submit_time, now), "plain"))
+        lines.append((tr("Reservation"), clean(spec.reservation), "plain"))
+    lines.append((tr("Submitted"), _when(status.submit_time, now), "plain"))
     if spec.begin > now and status.state == State.PENDING:
-        lines.append(("Not before", _when(spec.begin, now), "plain"))
+        lines.append((tr("Not before"), _when(spec.begin, now), "plain"))
     if status.start_time:
-        lines.append(("Started", f"{_when(status.start_time, now)}{_attempt(job)}", "plain"))
+        lines.append((tr("Started"), f"{_when(status.start_time, now)}{_attempt(job)}", "plain"))
     if status.end_time:
-        lines.append(("Ended", _when(status.end_time, now), "plain"))
-    lines.append(("Time limit", _limit(job, now), "plain"))
-    lines += [("Asks for", request_words(job), "plain")]
+        lines.append((tr("Ended"), _when(status.end_time, now), "plain"))
+    lines.append((tr("Time limit"), _limit(job, now), "plain"))
+    lines += [(tr("Asks for"), request_words(job), "plain")]
     if spec.dependency is not None:
-        lines.append(("Depends on", dependency_words(spec.dependency), "plain"))
+        lines.append((tr("Depends on"), dependency_words(spec.dependency), "plain"))
     if status.state == State.PENDING:
-        lines.append(("Priority", f"{status.priority}" + (f"  nice {spec.nice}" if spec.nice else ""), "plain"))
+        lines.append((tr("Priority"), f"{status.priority}" + (f"  nice {spec.nice}" if spec.nice else ""), "plain"))
     lines += _held(job)
-    lines.append(("Work dir", clean(spec.work_dir), "plain"))
-    lines.append(("Output", clean(spec.stdout) or "(default name)", "plain"))
+    lines.append((tr("Work dir"), clean(spec.work_dir), "plain"))
+    lines.append((tr("Output"), clean(spec.stdout) or tr("(default name)"), "plain"))
     if spec.stderr:
-        lines.append(("Errors", clean(spec.stderr), "plain"))
-    lines.append(("Command", clean(spec.command or spec.script_name) or "-", "plain"))
+        lines.append((tr("Errors"), clean(spec.stderr), "plain"))
+    lines.append((tr("Command"), clean(spec.command or spec.script_name) or "-", "plain"))
     if spec.comment:
-        lines.append(("Comment", clean(spec.comment), "plain"))
+        lines.append((tr("Comment"), clean(spec.comment), "plain"))
     if spec.mail_type:
-        lines.append(("Mail", f"{','.join(spec.mail_type)} to {clean(spec.mail_user or job.user)}", "plain"))
+        lines.append((tr("Mail"), f"{','.join(spec.mail_type)} to {clean(spec.mail_user or job.user)}", "plain"))
     return lines + _elements(mirror, job, now)
 
 
 def _ending(job: Job) -> str:
     if job.status.state == State.COMPLETING and job.status.ending:
-        return f", then {job.status.ending.value.lower()}"
+        return tr(", then {state}").format(state=job.status.ending.value.lower())
     return ""
 
 
 def _exit(job: Job) -> str:
     if job.status.signal:
-        return f"signal {job.status.signal}"
-    return f"code {job.status.exit_code}"
+        return tr("signal {number}").format(number=job.status.signal)
+    return tr("code {number}").format(number=job.status.exit_code)
 
 
 def _attempt(job: Job) -> str:
-    return f"  (attempt {job.status.attempt})" if job.status.attempt > 1 else ""
+    return tr("  (attempt {number})").format(number=job.status.attempt) if job.status.attempt > 1 else ""
 
 
 def _when(at: int, now: int) -> str:
@@ -126,11 +130,11 @@ def _when(at: int, now: int) -> str:
 
 def _limit(job: Job, now: int) -> str:
     if job.time_limit_s == NO_LIMIT:
-        return "none"
+        return tr("none")
     words = short_span(job.time_limit_s)
     if job.status.state == State.RUNNING:
         left = job.limit_ends - now
-        words += f"  ({about(left)} left)" if left > 0 else "  (over)"
+        words += tr("  ({span} left)").format(span=about(left)) if left > 0 else tr("  (over)")
     return words
 
 
@@ -201,7 +205,7 @@ def dependency_words(dependency: Dependency) -> str:
 def _held(job: Job) -> list[Line]:
     if job.status.allocation is None:
         return []
-    label = "Had" if job.status.state.ended else "Holds"
+    label = tr("Had" if job.status.state.ended else "Holds")
     return [
         (label if index == 0 else "", _part(part), "plain") for index, part in enumerate(job.status.allocation.nodes)
     ]
@@ -228,7 +232,7 @@ def _elements(mirror: Mirror, job: Job, now: int) -> list[Line]:
         look = state_look(element)
         place = clean(compress_hosts(element.status.allocation.names)) if element.status.allocation else ""
         text = f"{job_target(element):<10} {look.glyph} {look.word:<10} {time_used(element, now):>9}  {place}"
-        lines.append(("Elements" if index == 0 else "", text, look.role))
+        lines.append((tr("Elements") if index == 0 else "", text, look.role))
     if len(found) > 500:
         lines.append(("", f"… and {len(found) - 500} more", "dim"))
     return lines
@@ -237,38 +241,77 @@ def _elements(mirror: Mirror, job: Job, now: int) -> list[Line]:
 def why(mirror: Mirror, job: Job, forecast: Forecast | None, now: int) -> list[Line]:
     """Why a pending job waits: every reason, the jobs in front by name, the planned start, what would help."""
     if job.status.state != State.PENDING:
-        return [("", f"It does not wait: it is {state_look(job).word}.", "plain")]
+        return [("", tr("It does not wait: it is {state}.").format(state=state_look(job).word), "plain")]
     if forecast is None:
         held = job.spec.hold
-        words = f"Held by {'its owner: u releases it' if held == 'user' else 'an administrator'}." if held else ""
-        return [("", words or "The scheduler has not looked at it yet; this takes a moment.", "plain")]
+        words = (
+            tr("Held by its owner: u releases it." if held == "user" else "Held by an administrator.") if held else ""
+        )
+        return [("", words or tr("The scheduler has not looked at it yet; this takes a moment."), "plain")]
     lines: list[Line] = []
     if forecast.never:
-        lines.append(("Never", clean(forecast.never), "bad"))
-        lines.append(("", "As the cluster is now it can never start. Change it (e) or cancel it (ctrl-d).", "plain"))
+        lines.append((tr("Never"), clean(forecast.never), "bad"))
+        lines.append(
+            ("", tr("As the cluster is now it can never start. Change it (e) or cancel it (ctrl-d)."), "plain")
+        )
     for index, reason in enumerate(forecast.reasons):
-        lines += _reason(mirror, reason, now, "Waits" if index == 0 else "And")
+        lines += _reason(mirror, reason, now, tr("Waits" if index == 0 else "And"))
     if forecast.start:
-        place = f" on {clean(compress_hosts(forecast.nodes))}" if forecast.nodes else ""
-        lines.append(("Planned", f"{_when(forecast.start, now)}{place}", "good"))
+        place = tr(" on {nodes}").format(nodes=clean(compress_hosts(forecast.nodes))) if forecast.nodes else ""
+        lines.append((tr("Planned"), f"{_when(forecast.start, now)}{place}", "good"))
+        if any(reason.why == Why.RESOURCES for reason in forecast.reasons):
+            lines += _until_then(mirror, forecast, now)
     elif not forecast.never:
-        lines.append(("Planned", "no start planned yet", "dim"))
+        lines.append((tr("Planned"), tr("no start planned yet"), "dim"))
     for index, hint in enumerate(forecast.hints):
-        lines.append(("Would help" if index == 0 else "", clean(hint), "warning"))
+        lines.append((tr("Would help") if index == 0 else "", clean(hint), "warning"))
+    return lines
+
+
+def _until_then(mirror: Mirror, forecast: Forecast, now: int) -> list[Line]:
+    """The jobs on the planned nodes that are over by the planned start and that no reason names, the last to end first."""
+    nodes, latest = set(forecast.nodes), (forecast.start or now) + END_SLACK_S
+    named = {number for reason in forecast.reasons for number in reason.jobs}
+    held = [
+        job
+        for job in mirror.jobs.values()
+        if job.status.state == State.RUNNING
+        and job.number not in named
+        and job.status.allocation is not None
+        and 0 < job.limit_ends <= latest
+        and not nodes.isdisjoint(job.status.allocation.names)
+    ]
+    held.sort(key=lambda job: (-job.limit_ends, job.number))
+    lines = [
+        (tr("Until then") if index == 0 else "", in_front(mirror, job.number, now), "plain")
+        for index, job in enumerate(held[:MOST_HOLDERS])
+    ]
+    if len(held) > MOST_HOLDERS:
+        lines.append(
+            (
+                "",
+                tr_count(
+                    "… and {count} more job that ends there by then",
+                    "… and {count} more jobs that end there by then",
+                    len(held) - MOST_HOLDERS,
+                ),
+                "dim",
+            )
+        )
     return lines
 
 
 def _reason(mirror: Mirror, reason: Reason, now: int, label: str) -> list[Line]:
-    words = f"{WHY_WORDS.get(reason.why, reason.why)} ({reason.why})"
+    words = f"{tr(WHY_WORDS.get(reason.why, reason.why))} ({reason.why})"
     lines: list[Line] = [(label, words, "bold")]
     if reason.text:
         lines.append(("", clean(reason.text), "plain"))
     for number in reason.jobs[:20]:
         lines.append(("", in_front(mirror, number, now), "plain"))
     if len(reason.jobs) > 20:
-        lines.append(("", f"… and {counted(len(reason.jobs) - 20, 'more job')}", "dim"))
+        lines.append(("", tr_count("… and {count} more job", "… and {count} more jobs", len(reason.jobs) - 20), "dim"))
     if reason.why in UNBLOCKS:
-        lines.append(("", UNBLOCKS[reason.why], "dim"))
+        lines.append(("", tr(UNBLOCKS[reason.why]), "dim"))
     return lines
 
 
@@ -276,13 +319,13 @@ def in_front(mirror: Mirror, number: JobNumber, now: int) -> str:
     """A job that stands in front, with what will move it out of the way."""
     job = mirror.jobs.get(number)
     if job is None:
-        return f"job {number} (gone from the queue)"
+        return tr("job {number} (gone from the queue)").format(number=number)
     words = f"{job.display_id}  {clean(job.spec.name)}  {clean(job.user)}  {state_look(job).word}"
     if job.status.state == State.RUNNING and job.time_limit_s != NO_LIMIT:
         left = job.limit_ends - now
-        words += f", ends in {about(left)} at the latest" if left > 0 else ", over its limit"
+        words += tr(", ends in {span} at the latest").format(span=about(left)) if left > 0 else tr(", over its limit")
     elif forecast := mirror.forecasts.get(number):
-        words += f", planned {moment(forecast.start, now)}" if forecast.start else ""
+        words += tr(", planned {when}").format(when=moment(forecast.start, now)) if forecast.start else ""
     return words
 
 

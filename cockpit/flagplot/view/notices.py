@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +20,8 @@ ON = ("BEGIN", "END", "FAIL")
 DESKTOP = ("auto", "osc9", "osc777", "both", "off")
 THROUGH = ("auto", "tmux", "screen", "off")
 LONGEST = 200
+NAMED = 3
+"""Jobs of one state that a notice names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +139,17 @@ def words(told: Sequence[Told]) -> tuple[str, str]:
         ran = f" after {elapsed(status.end_time - status.start_time)}" if status.start_time else ""
         code = f", exit code {status.exit_code}" if status.exit_code else ""
         return f"Job {job_target(job)} {status.state.value}", f"{clean(job.spec.name)}{ran}{code}"
-    states = Counter("started" if one.kind == "BEGIN" else one.job.status.state.value for one in told)
-    return counted(len(told), "job"), ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+    states: dict[str, list[str]] = {}
+    for one in told:
+        state = "started" if one.kind == "BEGIN" else one.job.status.state.value
+        states.setdefault(state, []).append(job_target(one.job))
+    return counted(len(told), "job"), ", ".join(
+        f"{len(jobs)} {state} ({_few(jobs)})" for state, jobs in sorted(states.items())
+    )
+
+
+def _few(jobs: Sequence[str]) -> str:
+    return " ".join([*jobs[:NAMED], "…"] if len(jobs) > NAMED else jobs)
 
 
 def terminal_words(title: str, text: str, settings: Settings, environment: Mapping[str, str]) -> str:

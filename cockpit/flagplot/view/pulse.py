@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flagplot.client.mirror import Mirror
+from flagplot.language import tr, tr_count
 from flagplot.view.bars import Piece, number
 from flagplot.view.chart import Value, chart, squeezed
 from flagplot.view.fleet import Fleet
 from flagplot.view.words import about
 from flagplot_wire.indices import count_indices
 from flagplot_wire.job import Job, State
-from flagplot_wire.text import clean, counted
+from flagplot_wire.text import clean
 
 EVERY_S = 5
 """Between two readings."""
@@ -104,25 +105,29 @@ def dials(readings: Sequence[Reading]) -> list[Dial]:
     out = now.down + now.drained
     busy = "?" if now.busy is None else f"{now.busy} %"
     cycle = "?" if now.cycle_us is None else millis_words(now.cycle_us)
-    who = f"job {now.oldest.display_id} of {clean(now.oldest.user)}" if now.oldest else "nothing waits for room"
-    arrays = f"{now.elements} with array elements" if now.elements != now.pending else ""
+    who = (
+        tr("job {job} of {user}").format(job=now.oldest.display_id, user=clean(now.oldest.user))
+        if now.oldest
+        else tr("nothing waits for room")
+    )
+    arrays = tr("{count} with array elements").format(count=now.elements) if now.elements != now.pending else ""
     return [
-        _dial("pending", "Pending", str(now.pending), arrays, [one.pending for one in readings], "state-pending",
+        _dial("pending", tr("Pending"), str(now.pending), arrays, [one.pending for one in readings], "state-pending",
               "queue", "state:pd"),
-        _dial("running", "Running", str(now.running), "jobs", [one.running for one in readings], "state-running",
+        _dial("running", tr("Running"), str(now.running), tr("jobs"), [one.running for one in readings], "state-running",
               "queue", "state:r"),
-        _dial("gpus", "GPUs in use", number(round(now.gpus_held, 1)), f"of {now.gpus}",
+        _dial("gpus", tr("GPUs in use"), number(round(now.gpus_held, 1)), tr("of {count}").format(count=now.gpus),
               [one.gpus_held for one in readings], "meter", "gpus", "held", now.gpus),
-        _dial("busy", "GPU utilisation", busy, f"mean of {counted(now.measured, 'held GPU')}",
+        _dial("busy", tr("GPU utilisation"), busy, tr_count("mean of {count} held GPU", "mean of {count} held GPUs", now.measured),
               [one.busy for one in readings], "meter", "gpus", "held", 100),
-        _dial("nodes", "Nodes out of service", f"{out}", f"{now.down} down · {now.drained} drained · of {now.nodes}",
+        _dial("nodes", tr("Nodes out of service"), f"{out}", tr("{down} down · {drained} drained · of {nodes}").format(down=now.down, drained=now.drained, nodes=now.nodes),
               [one.down + one.drained for one in readings], "bad" if now.down else "warning" if out else "good",
               "nodes", "state:drain,down,unknown"),
-        _dial("starts", "Starts in the last minute", str(now.starts), "jobs", [one.starts for one in readings],
+        _dial("starts", tr("Starts in the last minute"), str(now.starts), tr("jobs"), [one.starts for one in readings],
               "state-running", "events", "started"),
-        _dial("cycle", "Scheduling cycle", cycle, "the last one", [one.cycle_us for one in readings], "meter",
+        _dial("cycle", tr("Scheduling cycle"), cycle, tr("the last one"), [one.cycle_us for one in readings], "meter",
               "queue", "state:pd"),
-        _dial("oldest", "Oldest pending", about(now.oldest_s) if now.oldest else "-", who,
+        _dial("oldest", tr("Oldest pending"), about(now.oldest_s) if now.oldest else "-", who,
               [one.oldest_s for one in readings], "warning" if now.oldest_s > 86_400 else "state-pending",
               "queue", f"state:pd !state:held {age_filter(now.oldest_s)}"),
     ]  # fmt: skip

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flagplot.client.mirror import Mirror
+from flagplot.language import tr
 from flagplot.view.choice import Choice
 from flagplot.view.words import elapsed, gpu_words, pending_words, short_span, state_look
 from flagplot_wire.hostlist import compress_hosts
@@ -20,7 +21,10 @@ Cell = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: `width` cells at least, `weight` of what is left over; left out below a table of `from_width`."""
+    """A column: `width` cells at least, `weight` of what is left over; left out below a table of `from_width`.
+
+    With `keeps_end`, what follows a text's parentheses stays whole where the text is cut.
+    """
 
     key: str
     title: str
@@ -28,6 +32,7 @@ class Column:
     weight: int = 0
     right: bool = False
     from_width: int = -9
+    keeps_end: bool = False
 
 
 ON_DEMAND = 10_000
@@ -43,7 +48,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("priority", "PRIO", 7, right=True, from_width=150),
     Column("nodes", "NODES", 5, right=True, from_width=92),
     Column("gpus", "GPUS", 7, right=True),
-    Column("where", "NODELIST(REASON)", 17, 6),
+    Column("where", "NODELIST(REASON)", 17, 6, keeps_end=True),
     Column("account", "ACCOUNT", 10, from_width=ON_DEMAND),
     Column("qos", "QOS", 8, from_width=ON_DEMAND),
     Column("cpus", "CPUS", 5, right=True, from_width=ON_DEMAND),
@@ -246,10 +251,10 @@ def array_words(job: Job) -> str:
     waiting = len(expand_indices(status.waiting)) if status.waiting else 0
     parts = []
     if status.elements_running:
-        parts.append(f"{status.elements_running} running")
+        parts.append(tr("{count} running").format(count=status.elements_running))
     if waiting:
-        parts.append(f"{waiting} waiting")
+        parts.append(tr("{count} waiting").format(count=waiting))
     if status.elements_ended:
-        failed = f", {status.elements_failed} failed" if status.elements_failed else ""
-        parts.append(f"{status.elements_ended} ended{failed}")
+        failed = tr(", {count} failed").format(count=status.elements_failed) if status.elements_failed else ""
+        parts.append(tr("{count} ended").format(count=status.elements_ended) + failed)
     return " · ".join(parts) or "-"

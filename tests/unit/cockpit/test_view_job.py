@@ -5,11 +5,12 @@ from __future__ import annotations
 import msgspec
 from support import sample_cluster as sample
 
+from flagplot.language import speak
 from flagplot.view.draft import FIELDS, fields_named, options_of, source_of
 from flagplot.view.job import bar, detail, headline, request_words, usage, why
 from flagplot_wire.errors import Refused
 from flagplot_wire.ids import JobNumber
-from flagplot_wire.job import Forecast, GpuCount, LicenseCount, Reason, Request, Why
+from flagplot_wire.job import NO_LIMIT, Forecast, GpuCount, LicenseCount, Reason, Request, Why
 
 
 def lines(found: list[tuple[str, str, str]]) -> str:
@@ -23,6 +24,34 @@ def test_why_names_the_jobs_in_front_and_the_plan() -> None:
     assert "40  llama-pretrain  alice  running, ends in 21 h at the latest" in text
     assert "in 21 h" in text and "gpu[01-02,05-06]" in text
     assert "2 nodes instead of 4 would start now" in text
+
+
+def test_why_names_those_who_hold_the_planned_nodes_until_then() -> None:
+    mirror = sample.sample_mirror()
+    running = mirror.jobs[JobNumber(40)]
+    assert running.status.allocation is not None
+    request = msgspec.structs.replace(running.spec.request, time_limit_s=NO_LIMIT)
+    endless = msgspec.structs.replace(running, spec=msgspec.structs.replace(running.spec, request=request))
+    mirror.jobs[JobNumber(39)] = endless
+    forecast = Forecast(
+        JobNumber(55), (Reason(Why.RESOURCES),), running.limit_ends, running.status.allocation.names[:1]
+    )
+    found = why(mirror, mirror.jobs[JobNumber(55)], forecast, sample.NOW)
+    label, text, _ = found[-1]
+    assert (label, text) == ("Until then", "40  llama-pretrain  alice  running, ends in 21 h at the latest")
+    sooner = msgspec.structs.replace(forecast, start=running.limit_ends - 3_600)
+    assert "Until then" not in lines(why(mirror, mirror.jobs[JobNumber(55)], sooner, sample.NOW))
+
+
+def test_every_label_is_translated() -> None:
+    mirror = sample.sample_mirror()
+    speak(["zh_CN"])
+    try:
+        for job in mirror.jobs.values():
+            found = [*detail(mirror, job, sample.NOW), *why(mirror, job, mirror.forecasts.get(job.number), sample.NOW)]
+            assert [label for label, _, _ in found if label.isascii() and label] == []
+    finally:
+        speak(())
 
 
 def test_never_is_said_first() -> None:

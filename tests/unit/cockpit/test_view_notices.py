@@ -93,7 +93,9 @@ def test_words_of_one_and_of_many() -> None:
     failed = job(7, state=State.FAILED, name="a\x1b]0;x\x07")
     assert words([Told("END", failed)]) == ("Job 7 FAILED", "a\u241b]0;x\u2407 after 1:00")
     many = [Told("END", failed), Told("END", job(8, state=State.COMPLETED)), Told("BEGIN", job(9))]
-    assert words(many) == ("3 jobs", "1 COMPLETED, 1 FAILED, 1 started")
+    assert words(many) == ("3 jobs", "1 COMPLETED (8), 1 FAILED (7), 1 started (9)")
+    more = [Told("END", job(number, state=State.COMPLETED)) for number in range(1, 6)]
+    assert words(more) == ("5 jobs", "5 COMPLETED (1 2 3 …)")
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,14 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
+from flagplot.language import tr, tr_count
 from flagplot.tui.keys import FIELD_KEYS
 from flagplot.tui.undo import of_drain
 from flagplot.view.drains import Watched
 from flagplot.view.node_list import affected
 from flagplot_wire.errors import Refused
 from flagplot_wire.hostlist import compress_hosts, expand_hosts
-from flagplot_wire.text import clean, counted
+from flagplot_wire.text import clean
 
 if TYPE_CHECKING:
     from flagplot.tui.app import FlagplotApp
@@ -60,20 +61,20 @@ class DrainDialog(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """Nodes, jobs, reason, buttons."""
         with Vertical():
-            yield Static(Content(f"{self._verb.capitalize()} nodes"), classes="title")
+            yield Static(Content(tr("Reboot nodes" if self._reboot else "Drain nodes")), classes="title")
             with Horizontal():
-                yield Static(Content("nodes"), classes="label")
+                yield Static(Content(tr("nodes")), classes="label")
                 yield Input(self._hosts, placeholder="gpu01,gpu[03-08]", id="drain-nodes", compact=True)
             with Horizontal():
-                yield Static(Content("reason"), classes="label")
-                yield Input(self._reason, placeholder="why: required", id="drain-reason", compact=True)
+                yield Static(Content(tr("reason")), classes="label")
+                yield Input(self._reason, placeholder=tr("why: required"), id="drain-reason", compact=True)
             with VerticalScroll(classes="jobs", can_focus=False):
                 yield Static(Content(""), id="drain-jobs")
             yield Static(Content(""), id="drain-note", classes="note")
             yield Static(Content(""), id="drain-error")
             with Horizontal(classes="buttons"):
-                yield Button(Content("Close (Esc)"), id="no", compact=False)
-                yield Button(Content(f"{self._verb.capitalize()} (^s)"), id="yes", variant="warning")
+                yield Button(Content(tr("Close (Esc)")), id="no", compact=False)
+                yield Button(Content(tr("Reboot (^s)" if self._reboot else "Drain (^s)")), id="yes", variant="warning")
 
     @property
     def cockpit(self) -> FlagplotApp:
@@ -82,11 +83,15 @@ class DrainDialog(ModalScreen[None]):
 
     def on_mount(self) -> None:
         """Start where something is missing."""
-        who = clean(self.cockpit.user) or "you"
-        what = "Running jobs go on; no new job starts there."
+        who = clean(self.cockpit.user) or tr("you")
+        what = tr("Running jobs go on; no new job starts there.")
         if self._reboot:
-            what = "Running jobs go on; each node reboots when its last job has ended, and takes jobs again after that."
-        self.query_one("#drain-note", Static).update(Content(f"{what} Recorded with your name, {who}, and the time."))
+            what = tr(
+                "Running jobs go on; each node reboots when its last job has ended, and takes jobs again after that."
+            )
+        self.query_one("#drain-note", Static).update(
+            Content(what + tr(" Recorded with your name, {user}, and the time.").format(user=who))
+        )
         self.query_one("#drain-reason" if self._hosts else "#drain-nodes", Input).focus()
         self._show_jobs()
 
@@ -108,12 +113,14 @@ class DrainDialog(ModalScreen[None]):
             self.query_one("#drain-jobs", Static).update(Content(clean(refused.message)))
             return
         lines = affected(self.cockpit.mirror, names, self.cockpit.now())
-        count = counted(len(names), "node")
-        done = "rebooted" if self._reboot else "drained"
+        count = tr_count("{count} node", "{count} nodes", len(names))
+        done = tr("rebooted" if self._reboot else "drained")
         if not lines:
-            title = f"No job runs there: {count} {done} at once"
+            title = tr("No job runs there: {nodes} {done} at once").format(nodes=count, done=done)
         else:
-            title = f"{counted(len(lines), 'job')} on {count}, {done} when they end:"
+            title = tr("{jobs} on {nodes}, {done} when they end:").format(
+                jobs=tr_count("{count} job", "{count} jobs", len(lines)), nodes=count, done=done
+            )
         more = [f"… and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
         self.query_one("#drain-jobs", Static).update(Content("\n".join([title, *lines[:SHOWN], *more])))
 
@@ -148,7 +155,7 @@ class DrainDialog(ModalScreen[None]):
             return
         reason = self.query_one("#drain-reason", Input).value.strip()
         if not reason:
-            error.update(Content("A reason is required: the next person will ask why"))
+            error.update(Content(tr("A reason is required: the next person will ask why")))
             self.query_one("#drain-reason", Input).focus()
             return
         app, hosts = self.cockpit, compress_hosts(names)

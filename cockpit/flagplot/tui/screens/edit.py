@@ -13,6 +13,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
+from flagplot.language import tr, tr_count
 from flagplot.tui import rights
 from flagplot.tui.keys import FIELD_KEYS
 from flagplot.tui.screens.confirm import ConfirmDialog
@@ -60,7 +61,11 @@ class EditScreen(ModalScreen[None]):
         single = self._jobs[0] if len(self._jobs) == 1 else None
         shared = {f.name: {value_of(job, f.name) for job in self._jobs} for f in FIELDS}
         self._before = {name: values.pop() if len(values) == 1 else "" for name, values in shared.items()}
-        self._title = f"Edit job {single.display_id}  {single.spec.name}" if single else f"Edit {len(self._jobs)} jobs"
+        self._title = (
+            f"{tr('Edit job {job}').format(job=single.display_id)}  {single.spec.name}"
+            if single
+            else tr_count("Edit {count} job", "Edit {count} jobs", len(self._jobs))
+        )
 
     def compose(self) -> ComposeResult:
         """Fields, the equivalent command, buttons."""
@@ -74,18 +79,18 @@ class EditScreen(ModalScreen[None]):
                     if reason and field.name == "array_limit":
                         continue
                     with Horizontal(classes="row"):
-                        yield Static(Content(field.label))
+                        yield Static(Content(tr(field.label)))
                         yield Input(
                             clean(self._before[field.name]),
-                            placeholder=reason or field.example,
+                            placeholder=reason or tr(field.example),
                             id=f"edit-{field.name}",
                             disabled=bool(reason),
                             compact=True,
                         )
-            yield Static(Content("Nothing changed yet"), id="edit-line")
+            yield Static(Content(tr("Nothing changed yet")), id="edit-line")
             with Horizontal(classes="buttons"):
-                yield Button(Content("Close (Esc)"), id="close", compact=True)
-                yield Button(Content("Apply (F2)"), id="apply", variant="primary", compact=True)
+                yield Button(Content(tr("Close (Esc)")), id="close", compact=True)
+                yield Button(Content(tr("Apply (F2)")), id="apply", variant="primary", compact=True)
 
     @property
     def cockpit(self) -> FlagplotApp:
@@ -125,7 +130,7 @@ class EditScreen(ModalScreen[None]):
             for box in self.query(f"#edit-{field.name}"):
                 box.set_class(bool(wrong), "-bad")
             problem = problem or wrong
-        line = f"✗ {problem}" if problem else f"$ {self.command_line()}" if changes else "Nothing changed yet"
+        line = f"✗ {problem}" if problem else f"$ {self.command_line()}" if changes else tr("Nothing changed yet")
         self.query_one("#edit-line", Static).update(Content(clean(line)))
 
     def on_input_submitted(self) -> None:

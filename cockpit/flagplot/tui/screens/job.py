@@ -13,6 +13,7 @@ from textual.widget import Widget
 from textual.widgets import ContentSwitcher, Static
 
 from flagplot.client.mirror import Mirror
+from flagplot.language import later, tr
 from flagplot.tui import commands
 from flagplot.tui.keys import CHANGES, JOB_ACTIONS
 from flagplot.tui.main_view import MainView
@@ -29,14 +30,14 @@ from flagplot_wire.job import Forecast, Job
 from flagplot_wire.text import clean
 
 TITLES = {
-    "detail": "Detail",
-    "why": "Why pending",
-    "depends": "Depends",
-    "output": "Output",
-    "script": "Script",
-    "usage": "Usage",
-    "steps": "Steps",
-    "history": "History",
+    "detail": later("Detail"),
+    "why": later("Why pending"),
+    "depends": later("Depends"),
+    "output": later("Output"),
+    "script": later("Script"),
+    "usage": later("Usage"),
+    "steps": later("Steps"),
+    "history": later("History"),
 }
 TABS = tuple(TITLES)
 PANES: dict[str, type[ChartsPane] | type[DependsTable] | type[StepsPane] | type[HistoryPane]] = {
@@ -171,7 +172,7 @@ class JobView(MainView):
             self._pane("why").show_lines(why(mirror, job, mirror.forecasts.get(job.number) or self._fresh, now))
         elif self.tab == "script" and not self._asked_script:
             self._asked_script = True
-            self._pane("script").show_text("Asking for the script …")
+            self._pane("script").show_text(tr("Asking for the script …"))
             self.run_worker(self._read_script(job_target(job)), group="script")
 
     def focus_target(self) -> Widget:
@@ -183,7 +184,7 @@ class JobView(MainView):
     def _draw_tabs(self) -> None:
         line = Text(no_wrap=True)
         for name in TABS:
-            line.append(f" {TITLES[name]} ", self.cockpit.role("tab-on" if name == self.tab else "tab"))
+            line.append(f" {tr(TITLES[name])} ", self.cockpit.role("tab-on" if name == self.tab else "tab"))
             line.append(" ")
         self.query_one("#job-tabs", Static).update(line)
 

@@ -11,6 +11,7 @@ from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
 from flagplot.client.mirror import Mirror
+from flagplot.language import tr, tr_count
 from flagplot.tui import commands
 from flagplot.tui.list_view import SortedView
 from flagplot.tui.main_view import MainView
@@ -23,7 +24,7 @@ from flagplot.view.fleet import group, groupings_of
 from flagplot.view.fleet_map import FILLS, ZOOMS, cell_size, choose_zoom, lay_out, legend, summary, widest
 from flagplot.view.node_list import COLUMNS, SORTS, NodeSpec, cells, select
 from flagplot_wire.hostlist import compress_hosts
-from flagplot_wire.text import clean, counted
+from flagplot_wire.text import clean
 
 
 class NodesView(SortedView[NodeSpec]):
@@ -114,19 +115,23 @@ class NodesView(SortedView[NodeSpec]):
     def counts(self) -> str:
         """Filter, number, marks, grouping or order."""
         total = len(self.cockpit.mirror.nodes)
-        shown = counted(len(self._names), "node")
+        shown = tr_count("{count} node", "{count} nodes", len(self._names))
         if self.spec.filter:
-            shown = f"/{clean(self.spec.filter)}  {len(self._names)} of {total}"
+            shown = tr("/{filter}  {count} of {total}").format(
+                filter=clean(self.spec.filter), count=len(self._names), total=total
+            )
         if not self.is_mounted:
             return shown
         marks = len(self.table.marks if self.as_table else self.map.marks)
         if marks:
-            return f"{shown} · {marks} marked"
+            return shown + tr(" · {count} marked").format(count=marks)
         if self.as_table or self.spec.filter:
             return shown
         order = "" if self.spec.sort == "node" else f" · {self.spec.sort} first"
-        order += "" if self.spec.fill == "GPUs" else f" · {self.spec.fill}"
-        return shown + ("" if self.spec.group == "none" else f" · by {self.spec.group}") + order
+        order += "" if self.spec.fill == "GPUs" else f" · {tr(self.spec.fill)}"
+        return (
+            shown + ("" if self.spec.group == "none" else tr(" · by {group}").format(group=tr(self.spec.group))) + order
+        )
 
     def show(self, mirror: Mirror, now: int) -> None:
         """Lay out anew when something moved; redraw what changed on screen."""
@@ -246,8 +251,13 @@ class NodesView(SortedView[NodeSpec]):
 
     def action_zoom(self, step: int) -> None:
         """Larger or smaller cells than now."""
-        now = ZOOMS.index(self.map.layout_map.size.zoom)
-        self.zoom = ZOOMS[max(0, min(now + step, len(ZOOMS) - 1))]
+        wanted = ZOOMS.index(self.map.layout_map.size.zoom) + step
+        if not 0 <= wanted < len(ZOOMS):
+            self.cockpit.say(
+                tr("The cells are as large as they get" if step > 0 else "The cells are as small as they get")
+            )
+            return
+        self.zoom = ZOOMS[wanted]
         self.cockpit.show_now()
 
     def action_zoom_fit(self) -> None:

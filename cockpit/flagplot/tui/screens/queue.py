@@ -11,6 +11,7 @@ from textual.binding import Binding, BindingType
 
 from flagplot.client.mirror import Mirror
 from flagplot.client.own_views import load_views, save_views
+from flagplot.language import tr, tr_count
 from flagplot.tui import commands
 from flagplot.tui.keys import CHANGES, JOB_ACTIONS
 from flagplot.tui.list_view import SortedView
@@ -23,7 +24,7 @@ from flagplot.view.saved import Views, check_name
 from flagplot_wire.errors import Refused
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Job
-from flagplot_wire.text import clean, counted
+from flagplot_wire.text import clean
 
 
 class QueueView(SortedView[QueueSpec]):
@@ -73,6 +74,8 @@ class QueueView(SortedView[QueueSpec]):
         self.views = Views()
         self.view_name = ""
         self._total = 0
+        self.awaited: JobNumber | None = None
+        """The job that was just submitted: the cursor goes to it once it is here, unless it was moved meanwhile."""
 
     def compose(self) -> ComposeResult:
         """Only the table."""
@@ -89,10 +92,14 @@ class QueueView(SortedView[QueueSpec]):
     @property
     def counts(self) -> str:
         """Filter, `5 of 20`, marks."""
-        shown = counted(len(self.listing.rows), "job")
+        shown = tr_count("{count} job", "{count} jobs", len(self.listing.rows))
         if self.spec.filter:
-            shown = f"/{clean(self.spec.filter)}  {len(self.listing.rows)} of {self._total}"
-        marks = f" · {len(self.table.marks)} marked" if self.is_mounted and self.table.marks else ""
+            shown = tr("/{filter}  {count} of {total}").format(
+                filter=clean(self.spec.filter), count=len(self.listing.rows), total=self._total
+            )
+        marks = (
+            tr(" · {count} marked").format(count=len(self.table.marks)) if self.is_mounted and self.table.marks else ""
+        )
         order = "" if self.spec.sort == "queue" else f" · by {self.spec.sort}"
         view = f"{self.view_name} · " if self.view_name else ""
         return f"{view}{shown}{order}{marks}"
@@ -117,6 +124,9 @@ class QueueView(SortedView[QueueSpec]):
             reverse=self.spec.reverse,
             by_hand=by_hand,
         )
+        if self.awaited is not None and self.awaited in mirror.jobs:
+            table.move_to(self.awaited)
+            self.awaited = None
 
     def nothing_yet(self) -> Sequence[str]:
         """Read-only there is no `n` to press."""
@@ -143,7 +153,9 @@ class QueueView(SortedView[QueueSpec]):
         self.table.displaced = False
         targets = self._targets()
         self.cockpit.say(
-            f"The job under the cursor is gone; press again for job {targets[0]}" if targets else "It is gone"
+            tr("The job under the cursor is gone; press again for job {job}").format(job=targets[0])
+            if targets
+            else tr("It is gone")
         )
         return True
 
@@ -153,17 +165,19 @@ class QueueView(SortedView[QueueSpec]):
         if targets := self._targets():
             commands.act(self.cockpit, verb, targets)
         else:
-            self.cockpit.say("No job under the cursor")
+            self.cockpit.say(tr("No job under the cursor"))
 
     # keys
 
     def on_drawn_list_moved(self) -> None:
         """Marks are counted in the top line."""
+        self.awaited = None
         self.cockpit.frame_changed()
 
     def action_open(self, tab: str = "") -> None:
         """The job page."""
         if (key := self.table.cursor_key) is not None:
+            self.table.place()
             self.cockpit.open_job(JobNumber(key), tab)
 
     def action_sort(self, key: str) -> None:
@@ -175,14 +189,17 @@ class QueueView(SortedView[QueueSpec]):
         self.choose(replace(self.spec, ended=not self.spec.ended))
 
     def action_toggle_fold(self) -> None:
-        """Arrays as one row, or every element."""
+        """Arrays as one row, or every element; from an element to its array."""
+        job = self._under_cursor()
         self.choose(replace(self.spec, unfold=not self.spec.unfold))
+        if job is not None and job.array_index is not None and not self.spec.unfold:
+            self.table.move_to(job.array_number)
 
     def action_unfold_one(self) -> None:
         """Unfold the array under the cursor, or fold it again; on an element, its array."""
         job = self._under_cursor()
         if job is None or not (job.is_array or job.array_index is not None):
-            self.cockpit.say("No array under the cursor")
+            self.cockpit.say(tr("No array under the cursor"))
             return
         array = job.array_number if job.array_index is not None else job.number
         self.choose(replace(self.spec, unfolded=self.spec.unfolded ^ {array}))
@@ -231,7 +248,7 @@ class QueueView(SortedView[QueueSpec]):
         """The saved views one after the other, then what the queue starts with."""
         names = sorted(self.views.named)
         if not names:
-            self.cockpit.say("No view is saved yet; :save NAME saves this one")
+            self.cockpit.say(tr("No view is saved yet; :save NAME saves this one"))
             return
         at = names.index(self.view_name) + 1 if self.view_name in names else 0
         if at < len(names):
@@ -245,7 +262,7 @@ class QueueView(SortedView[QueueSpec]):
         if self.moved_away():
             return
         if (job := self._under_cursor()) is None:
-            self.cockpit.say("No job under the cursor")
+            self.cockpit.say(tr("No job under the cursor"))
         else:
             open_shell(self.cockpit, job_target(job), job.status.state == "RUNNING", job.user)
 

@@ -108,32 +108,32 @@ class SubmitScreen(ModalScreen[None]):
                 with VerticalScroll(id="submit-fields", can_focus=False):
                     for field in FIELDS:
                         with Horizontal(classes="row"):
-                            yield Static(Content(field.label), classes="label")
-                            yield self._widget(field.name, field.example)
+                            yield Static(Content(tr(field.label)), classes="label")
+                            yield self._widget(field.name, tr(field.example))
                 with Vertical(id="submit-source"):
                     with Horizontal(classes="row"):
-                        yield Static(Content("Command"), classes="label")
+                        yield Static(Content(tr("Command")), classes="label")
                         yield self._input("command", "python train.py")
                     with Horizontal(classes="row"):
-                        yield Static(Content("or script file"), classes="label")
+                        yield Static(Content(tr("or script file")), classes="label")
                         yield self._input(
                             "file",
-                            "not here: no files in this session" if self.cockpit.confined else "F3 picks one",
+                            tr("not here: no files in this session" if self.cockpit.confined else "F3 picks one"),
                         )
                     with Horizontal(classes="row"):
-                        yield Static(Content("Arguments"), classes="label")
-                        yield self._input("args", "of the script")
-                    yield Static(Content("or script text"), classes="label")
+                        yield Static(Content(tr("Arguments")), classes="label")
+                        yield self._input("args", tr("of the script"))
+                    yield Static(Content(tr("or script text")), classes="label")
                     yield TextArea(self.draft.get("script", ""), id="draft-script", tab_behavior="focus", compact=True)
                     yield Static(Content(""), id="submit-diff")
             yield Static(Content(""), id="submit-problem")
             yield Static(Content(""), id="submit-line")
             with Horizontal(classes="buttons"):
-                yield Button(Content("Close (Esc)"), id="close", compact=True)
-                yield Button(Content("Empty (F8)"), id="clear", compact=True)
-                yield Button(Content("Start from (F4)"), id="start", compact=True)
-                yield Button(Content("Save (F6)"), id="save", compact=True)
-                yield Button(Content("Submit (F2)"), id="submit", variant="primary", compact=True)
+                yield Button(Content(tr("Close (Esc)")), id="close", compact=True)
+                yield Button(Content(tr("Empty (F8)")), id="clear", compact=True)
+                yield Button(Content(tr("Start from (F4)")), id="start", compact=True)
+                yield Button(Content(tr("Save (F6)")), id="save", compact=True)
+                yield Button(Content(tr("Submit (F2)")), id="submit", variant="primary", compact=True)
 
     def _input(self, name: str, example: str) -> Input:
         suggester = PathSuggester() if name == "file" and not self.cockpit.confined else None
@@ -362,7 +362,7 @@ class SubmitScreen(ModalScreen[None]):
         self.cockpit.perform(
             building.command_line(self.draft),
             self._send(spec, payload, key),
-            success=lambda answer: f"Submitted job {answer.number}",
+            success=lambda answer: tr("Submitted job {number}").format(number=answer.number),
             then=self._done,
         )
 
@@ -375,6 +375,7 @@ class SubmitScreen(ModalScreen[None]):
 
     def _done(self, answer: Submitted) -> None:
         self.draft.clear()
+        self.cockpit.await_job(answer.number)
         if answer.warnings:
             self.cockpit.say("\n".join(answer.warnings))
         if self.is_current:
@@ -384,13 +385,15 @@ class SubmitScreen(ModalScreen[None]):
 def estimate_words(forecast: Forecast, now: int) -> tuple[str, str]:
     """(sentence, class) of an estimate: now, later and behind whom, or never."""
     if forecast.never:
-        return f"Never: {forecast.never}", "-bad"
-    place = f" on {clean(compress_hosts(forecast.nodes))}" if forecast.nodes else ""
+        return tr("Never: {why}").format(why=forecast.never), "-bad"
+    place = tr(" on {nodes}").format(nodes=clean(compress_hosts(forecast.nodes))) if forecast.nodes else ""
     if forecast.start is not None and forecast.start <= now + 5:
-        return f"Would start now{place}", "-good"
+        return tr("Would start now{place}").format(place=place), "-good"
     behind = [str(number) for reason in forecast.reasons for number in reason.jobs]
-    words = f" behind {', '.join(behind[:4])}{' …' if len(behind) > 4 else ''}" if behind else ""
+    words = tr(" behind {jobs}").format(jobs=", ".join(behind[:4]) + " …" * (len(behind) > 4)) if behind else ""
     if forecast.start is not None:
-        return f"Would start {moment(forecast.start, now)}{place}{words}", "-wait"
+        return tr("Would start {when}{place}{behind}").format(
+            when=moment(forecast.start, now), place=place, behind=words
+        ), "-wait"
     why = "; ".join(reason.text or str(reason.why) for reason in forecast.reasons)
-    return f"Would wait{words}" + (f": {why}" if why else ""), "-wait"
+    return tr("Would wait{behind}").format(behind=words) + (f": {why}" if why else ""), "-wait"

@@ -172,7 +172,10 @@ class TimelineView(ListView):
 
     def action_scale(self, step: int) -> None:
         """More or less time on the screen."""
-        self.scale = max(0, min(self.scale + step, len(SCALES) - 1))
+        if not 0 <= self.scale + step < len(SCALES):
+            self.cockpit.say(tr("This is as near as it gets" if step < 0 else "This is as wide as it gets"))
+            return
+        self.scale += step
         self.cockpit.show_now()
 
     def action_shift(self, step: int) -> None:

@@ -10,6 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
 
 from flagplot.client.mirror import Mirror
+from flagplot.language import later, tr
 from flagplot.tui.list_view import ListView
 from flagplot.tui.widgets.pieces import PieceLine, PieceTable
 from flagplot.view import efficiency, usage
@@ -23,7 +24,12 @@ from flagplot_wire.replies import UsageReport
 from flagplot_wire.requests import GetFairshare, GetUsage
 from flagplot_wire.text import clean, counted
 
-TITLES = {"share": "Fair share", "used": "Who used what", "mine": "My efficiency", "left": "Quota left"}
+TITLES = {
+    "share": later("Fair share"),
+    "used": later("Who used what"),
+    "mine": later("My efficiency"),
+    "left": later("Quota left"),
+}
 PANES = tuple(TITLES)
 EVERY_S = 30
 """While the view is on screen it is asked for anew so often."""
@@ -152,12 +158,12 @@ class UsageView(ListView):
     def _tabs(self) -> list[Piece]:
         pieces: list[Piece] = []
         for name in PANES:
-            pieces += [(f" {TITLES[name]} ", "tab-on" if name == self.pane else "tab"), (" ", "plain")]
+            pieces += [(f" {tr(TITLES[name])} ", "tab-on" if name == self.pane else "tab"), (" ", "plain")]
         return pieces
 
     def _title(self, name: str) -> list[Piece]:
         extra = {"used": self._when(), "mine": counted(len(self._report.ended), "last job")}.get(name, "")
-        return [(f" {TITLES[name]} ", "tab-on" if name == self.pane else "tab"), (f"  {extra}", "dim")]
+        return [(f" {tr(TITLES[name])} ", "tab-on" if name == self.pane else "tab"), (f"  {extra}", "dim")]
 
     def _empty(self, mirror: Mirror, name: str) -> Sequence[str]:
         if self._trouble:

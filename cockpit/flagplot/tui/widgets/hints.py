@@ -23,6 +23,7 @@ PROMPT_WORDS = {
 """What the line says while the prompt is open."""
 NAMES = {
     "question_mark": "?",
+    "equals_sign": "=",
     "slash": "/",
     "colon": ":",
     "at": "@",

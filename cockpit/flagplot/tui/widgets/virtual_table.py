@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -19,6 +19,8 @@ from flagplot.view.queue import Cell, Column
 Key = int
 CYCLE_S = 2
 """Seconds for which a changed row is marked as such."""
+SHORTEST_REASON = 5
+"""Cells that must be left for reasons to say anything: `(Res…`."""
 CellsOf = Callable[[Key], Sequence[Cell]]
 
 
@@ -30,6 +32,15 @@ def fit(text: str, width: int, right: bool = False) -> str:
     if size < width:
         return " " * (width - size) + text if right else text + " " * (width - size)
     return set_cell_size(text, width - 1) + "…" if width > 0 else ""
+
+
+def fit_reason(text: str, width: int) -> str:
+    """As `fit`, but of `(Resources,Priority) in 2 h` the reasons are cut rather than the time."""
+    reasons, closed, when = text.rpartition(") ")
+    room = width - cell_len(when) - 2
+    if cell_len(text) <= width or not closed or room < SHORTEST_REASON:
+        return fit(text, width)
+    return f"{fit(reasons, room)}) {when}"
 
 
 class VirtualTable(DrawnList[Key]):
@@ -78,6 +89,7 @@ class VirtualTable(DrawnList[Key]):
         self._cursor: Key | None = None
         self.displaced = False
         """The key under the cursor went by itself and the cursor stands on another; a move by hand ends it."""
+        self._placed = False
 
     # the model
 
@@ -96,11 +108,7 @@ class VirtualTable(DrawnList[Key]):
         self.keys, self._cells, self.columns, self._known = keys, cells, columns, {}
         self.sorted_by, self.reverse = sorted_by, reverse
         if self._cursor is not None and not (self._at < len(keys) and keys[self._at] == self._cursor):
-            try:
-                self._at = keys.index(self._cursor)
-            except ValueError:
-                self.displaced = not by_hand
-                self._at = min(self._at, max(0, len(keys) - 1))
+            self._follow(keys, by_hand)
         self._at = min(self._at, max(0, len(keys) - 1))
         self._cursor = keys[self._at] if keys else None
         self._keep_visible()
@@ -108,6 +116,25 @@ class VirtualTable(DrawnList[Key]):
             self.refresh()
             return
         self.redraw_changed()
+
+    def _follow(self, keys: Sequence[Key], by_hand: bool) -> None:
+        """The cursor goes where its key went. One that nobody has placed yet stays on top rather than leave the page:
+        whoever opened the list to read its beginning is not carried off to its end."""
+        try:
+            at = keys.index(cast("Key", self._cursor))
+        except ValueError:
+            self.displaced = not by_hand
+            self._at = 0 if by_hand else self._at
+            return
+        if self._placed or at < self._page:
+            self._at = at
+        else:
+            self.displaced = not by_hand
+            self._at = 0
+
+    def place(self) -> None:
+        """The person means the row under the cursor: from now on the cursor follows it anywhere."""
+        self._placed = True
 
     def took(self, changed: Collection[Key], now: int) -> None:
         """These keys changed at `now`; their rows say so for `CYCLE_S` seconds."""
@@ -214,7 +241,8 @@ class VirtualTable(DrawnList[Key]):
             style = self._style(role)
             if marked:
                 style += self.cockpit.role("marked")
-            segments += [Segment(fit(text, width, column.right), style + over), Segment(" ", over)]
+            fitted = fit_reason(text, width) if column.keeps_end else fit(text, width, column.right)
+            segments += [Segment(fitted, style + over), Segment(" ", over)]
         used = 1 + sum(width + 1 for _, width in self.columns)
         segments.append(Segment(" " * max(0, self.size.width - used), over))
         return segments
@@ -232,6 +260,7 @@ class VirtualTable(DrawnList[Key]):
         self._at = max(0, min(at, len(self.keys) - 1))
         self._cursor = self.keys[self._at]
         self.displaced = False
+        self.place()
         self._keep_visible()
         self.redraw_changed()
         self.post_message(self.Moved())
