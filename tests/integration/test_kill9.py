@@ -20,7 +20,7 @@ JOB = """#!/bin/bash
 #SBATCH --mem=32M
 #SBATCH -t 10
 echo "$SLURM_JOB_ID start $FLAGPLOT_ATTEMPT" >> ledger
-sleep 30
+sleep 20
 echo "$SLURM_JOB_ID end $FLAGPLOT_ATTEMPT" >> ledger
 exit $((SLURM_JOB_ID % 3))
 """
