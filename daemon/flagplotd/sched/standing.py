@@ -135,6 +135,26 @@ class Standing:
         self.reservations = [(one.name, one.start, one.end) for one in state.reservations.values()]
         self.partitions = dict(state.partitions)
 
+    def active(self, number: JobNumber) -> Job | None:
+        """A job that held something at the last `sync`, as it was."""
+        return self._active.get(number)
+
+    def due(self, now: int) -> bool:
+        """Whether time alone may have changed what is said of a pending job since the last `sync`."""
+        return bool(self._again) and self._again[0][0] <= now
+
+    def watched(self, job: Job) -> bool:
+        """Whether what pending jobs wait for may be this job."""
+        return bool(self._watching.dependants) and any(True for _ in self._watching.by(job))
+
+    def fresh_node(self, state: State, name: str) -> int | None:
+        """Bring the arrays of one node up to date; its row (None: it is not as it was at the last `sync`)."""
+        row, node = self._index.get(name), state.nodes.get(name)
+        if row is None or node is None or node.inventory != self.nodes[row].inventory or self.hardware is None:
+            return None
+        self.hardware.fill(row, node, state.use.get(name, NodeUse()), self._parked.get(name, 0))
+        return row
+
     def _nodes_differ(self, state: State, names: set[str]) -> bool:
         for name in names:
             node, row = state.nodes.get(name), self._index.get(name)

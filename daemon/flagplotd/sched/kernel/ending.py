@@ -1,0 +1,338 @@
+"""What starts on a node where something has become free, on the arrays that the last cycle left.
+
+The rule: what is said to start is what a whole cycle of the same moment would start there, and where nothing is left to
+that cycle it would start nothing else. The pass looks at one node, at jobs on one node each, in the order of the last
+cycle. It leaves the rest to a whole cycle, which follows soon, where only that can know:
+
+- a job that has a planned start and starts at once, or could now be planned on this node for earlier than it is: what is
+  planned behind it is planned anew then;
+- a job on several nodes, or one with licenses, that this node would suit;
+- limits that stop many jobs of one shape.
+
+What changed beside the node (jobs that came, changed or became eligible, limits that were reached and are not any more) is
+for the caller to know, as is what follows a pass that left something.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from flagplotd.sched.kernel.cycle import over, refresh, take
+from flagplotd.sched.kernel.compiler import OPTIONS, inner
+from flagplotd.sched.kernel.fit import fits
+from flagplotd.sched.kernel.layout import (
+    AT_CPU,
+    AT_MEM,
+    CPU_LEVELS,
+    DOWN,
+    GPU_LEVELS,
+    IMPOSSIBLE,
+    MEM_LEVELS,
+    MEM_UNIT,
+    NEVER,
+    USED,
+)
+from flagplotd.sched.kernel.promises import part_there
+from flagplotd.sched.kernel.search import ONE, bound, fits_now, levels_of
+from flagplotd.sched.kernel.timeline import bound_node, earliest_on, link, log2, unlink, window
+
+NO, STARTS, UNKNOWN = range(3)
+MOST_OVER = 64
+"""Jobs of one shape that are passed over for their limits."""
+_BYTE = np.uint64(255)
+
+
+@njit(**OPTIONS)
+def index(jobs, answers, reservations, heads, behind, following):
+    """After a cycle: the places of the jobs that were planned into `heads` (returns how many), by shape the first other one
+    that waits into `behind` and by job the next of its shape into `following` (-1: none)."""
+    planned = 0
+    behind[:] = -1
+    following[:] = -1
+    for job in range(jobs.shape[0]):
+        answer = answers[job]
+        if answer.started < jobs[job].count and planned < reservations and answer.scope < 0:
+            if answer.bits & (DOWN | IMPOSSIBLE) == 0:
+                heads[planned] = job
+                planned += 1
+    head = planned - 1
+    for job in range(jobs.shape[0] - 1, -1, -1):
+        if head >= 0 and heads[head] == job:
+            head -= 1
+        elif answers[job].started < jobs[job].count:
+            following[job] = behind[jobs[job].shape]
+            behind[jobs[job].shape] = job
+    return planned
+
+
+@njit(**OPTIONS)
+def sift(order, shapes, bits):
+    """Fill `bits`: by level (as of `free`) the shapes, by their place in `order`, which a node of that level may hold."""
+    for place in range(order.shape[0]):
+        shape = shapes[order[place]]
+        bit = ONE << np.uint64(place & 63)
+        cpu = log2(max(shape.cpu, 1), CPU_LEVELS)
+        mem = log2(shape.mem // MEM_UNIT, MEM_LEVELS) if shape.mem >= MEM_UNIT else 0
+        for level in range(min(shape.gpus, GPU_LEVELS - 1), GPU_LEVELS):
+            bits[level, place >> 6] |= bit
+        for level in range(cpu, CPU_LEVELS):
+            bits[AT_CPU + level, place >> 6] |= bit
+        for level in range(mem, MEM_LEVELS):
+            bits[AT_MEM + level, place >> 6] |= bit
+
+
+@inner
+def _clear(now, row, number, e_number, nodes, events):
+    """Take the end of a job out of a node's timeline; nothing else ends before the next second. Returns when it was to end
+    (-1: its end is not there)."""
+    due, at = -1, nodes[row].head
+    while at >= 0:
+        after = events[at].next
+        if at < e_number.shape[0] and e_number[at] == number:
+            due = events[at].time
+            unlink(nodes, events, at)
+        elif events[at].sign > 0 and events[at].shut == 0 and events[at].res < 0 and events[at].time <= now:
+            events[at].time = now + 1
+        at = after
+    return due
+
+
+@inner
+def _take_out(row, jobs, shapes, nodes, events, own):
+    """Take what is planned on a node out of its timeline, into `own`: how many events (-1: too many, or CPUs near GPUs,
+    which are planned anew in each cycle)."""
+    count, at = 0, nodes[row].head
+    while at >= 0:
+        after = events[at].next
+        if events[at].job >= 0:
+            if shapes[jobs[events[at].job].shape].near or count == own.shape[0]:
+                return -1
+            unlink(nodes, events, at)
+            own[count] = at
+            count += 1
+        at = after
+    return count
+
+
+@inner
+def _put_back(job, shape, time, nodes, g_free, events, e_gpu, room, room_gpu, run, own, count):
+    """Plan a job on the node as before; False where that is not there any more."""
+    for place in range(count):
+        event = own[place]
+        if events[event].job == job and events[event].sign < 0:
+            if not part_there(event, time, time + shape.limit, shape.res, nodes, g_free, events, e_gpu, room, room_gpu, run):
+                return False
+    for place in range(count):
+        if events[own[place]].job == job:
+            link(nodes, events, events[own[place]].row, own[place])
+    return True
+
+
+@inner
+def _open_to(shape, row, masks):
+    """Whether a node is in any of the choices that a shape has."""
+    for choice in range(shape.others + 1):
+        if masks[shape.mask + choice * (1 + shape.groups), row >> 6] >> np.uint64(row & 63) & ONE:
+            return True
+    return False
+
+
+@inner
+def _is_plain(shape):
+    """Whether it is one node's matter alone where a part starts now."""
+    return shape.most == 1 and shape.licenses == 0 and shape.others == 0 and shape.groups == 0
+
+
+@inner
+def _is_counted(shape):
+    """Whether a gang starts when any so many nodes are free."""
+    return (
+        shape.licenses + shape.others + shape.groups + shape.switches + shape.contiguous + shape.near == 0 and shape.res < 0
+    )
+
+
+@inner
+def _head(job, now, row, due, jobs, shapes, masks, nodes, g_free, cards, c_numa, events, e_gpu, when, c_first, c_scope, used,
+          most, room, room_gpu, run, levels, answers, own, count):  # fmt: skip
+    """Whether a job that is planned starts on the node at once, or may be planned otherwise now. `due` is when the job that
+    ended was to end."""
+    shape, time = shapes[jobs[job].shape], answers[job].start
+    mine = False
+    for place in range(count):
+        mine |= events[own[place]].job == job
+    if not mine and not _open_to(shape, row, masks):
+        return NO
+    before = NEVER
+    if time > 0:
+        # Of nodes that are free at the same moment it keeps its own, but for CPUs near GPUs, which are planned anew.
+        before = max(time, now + 1) + (shape.near and row < answers[job].node)
+    levels_of(shape, levels)
+    if shape.res >= 0 or max(now, bound(shape, when, row, levels)) < before:
+        start, inside = max(now + 1, shape.opens), now >= shape.opens and now + shape.limit <= shape.closes
+        fit = inside and fits_now(shape, row, now, nodes, g_free, cards, c_numa, events, e_gpu, room, room_gpu, run) == 1
+        if not fit:
+            start = earliest_on(shape, nodes, g_free, cards, c_numa, events, e_gpu, row, start, before, room, room_gpu, run)
+        if fit or (start < before and start + shape.limit <= shape.closes):
+            if fit and _is_plain(shape) and over(jobs[job].chain, shape.need, c_first, c_scope, used, most) < 0:
+                return STARTS
+            # Of a gang nothing changes where this node counted among those that are free sooner before.
+            counted = shape.most > 1 and _is_counted(shape) and now < due < time
+            if not (counted and _fits_from(shape, row, time - 1, nodes, g_free, cards, events, e_gpu, room, room_gpu, run)):
+                return UNKNOWN
+    if mine and (
+        time <= now or not _put_back(job, shape, time, nodes, g_free, events, e_gpu, room, room_gpu, run, own, count)
+    ):
+        return UNKNOWN
+    return NO
+
+
+@inner
+def _fits_from(shape, row, time, nodes, g_free, cards, events, e_gpu, room, room_gpu, run):
+    return window(
+        nodes, g_free, events, e_gpu, row, time, time + shape.limit, shape.res, room, room_gpu, run
+    ) and fits(shape, nodes[row], room, room_gpu, cards[row])
+
+
+@inner
+def _until(now, row, nodes, g_free, cards, events, e_gpu, run, until):
+    """By level of whole GPUs and CPUs the moment up to which a node has so much free from now on."""
+    cpu, shut, at, width = nodes[row].cpu, 0, nodes[row].head, g_free.shape[1]
+    until[:] = NEVER
+    for gpu in range(width):
+        run[gpu] = g_free[row, gpu]
+    time = now
+    while True:
+        while at >= 0 and events[at].time <= time:
+            cpu, shut = cpu + events[at].cpu, shut + events[at].shut
+            for gpu in range(width):
+                run[gpu] += e_gpu[at, gpu]
+            at = events[at].next
+        whole = 0
+        for gpu in range(width):
+            whole += cards[row, gpu].of > 0 and run[gpu] == cards[row, gpu].of
+        for level in range(GPU_LEVELS):
+            if (shut > 0 or whole < level) and until[level] == NEVER:
+                until[level] = time
+        for level in range(CPU_LEVELS):
+            if (shut > 0 or cpu < 1 << level) and until[AT_CPU + level] == NEVER:
+                until[AT_CPU + level] = time
+        if at < 0:
+            return
+        time = events[at].time
+
+
+@inner
+def _behind(now, row, jobs, shapes, masks, nodes, g_free, cards, c_numa, events, e_gpu, c_first, c_scope, used, most, room,
+            room_gpu, run, behind, following, order, since, bits, until):  # fmt: skip
+    """The first job that is not planned and fits on the node now (-1: none), and whether that cannot be known."""
+    node = nodes[row]
+    best, unknown = NEVER, False
+    if node.cpu < 1:
+        return -1, False
+    _until(now, row, nodes, g_free, cards, events, e_gpu, run, until)
+    whole, cpu = min(node.whole, GPU_LEVELS - 1), AT_CPU + log2(node.cpu, CPU_LEVELS)
+    mem = AT_MEM + log2(max(node.mem // MEM_UNIT, 1), MEM_LEVELS)
+    for block in range(bits.shape[1]):
+        word = bits[whole, block] & bits[cpu, block] & bits[mem, block]
+        place = block << 6
+        while word != 0:
+            while word & _BYTE == 0:
+                word >>= np.uint64(8)
+                place += 8
+            if word & ONE:
+                if since[place] >= best:
+                    return best, unknown
+                kind = order[place]
+                job, shape = behind[kind], shapes[kind]
+                if 0 <= job < best and _may(shape, now, row, masks, nodes, until):
+                    fit = fits_now(shape, row, now, nodes, g_free, cards, c_numa, events, e_gpu, room, room_gpu, run)
+                    if fit == 1:
+                        passed = 0
+                        while job >= 0 and over(jobs[job].chain, shape.need, c_first, c_scope, used, most) >= 0:
+                            passed += 1
+                            if passed > MOST_OVER:
+                                break
+                            job = following[job]
+                        if 0 <= job < best:
+                            best = job
+                            unknown = not _is_plain(shape) or passed > MOST_OVER
+            word >>= ONE
+            place += 1
+    return (best, unknown) if best < NEVER else (-1, False)
+
+
+@inner
+def _may(shape, now, row, masks, nodes, until):
+    """What is quickly known of whether a part starts on a node now."""
+    if shape.cpu > nodes[row].cpu or not _open_to(shape, row, masks):
+        return False
+    end = now + shape.limit
+    if now < shape.opens or end > shape.closes:
+        return False
+    level = AT_CPU + log2(max(shape.cpu, 1), CPU_LEVELS)
+    return shape.res >= 0 or (end <= until[min(shape.gpus, GPU_LEVELS - 1)] and end <= until[level])
+
+
+@njit(**OPTIONS)
+def ended(now, row, number, e_number, jobs, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, tail, when, first,
+          c_first, c_scope, used, most, licenses, room, room_gpu, run, gpus, levels, chosen, answers, heads, behind, following,
+          order, since, bits, until, own, out, out_gpu):  # fmt: skip
+    """After a job's end on the node `row`, whose figures are up to date: (rows of `out` written, whether something is left to a
+    whole cycle). `heads`, `behind` and `following` are as `index` gave them, `order` and
+    `bits` as of `sift`, `since` the first jobs of the shapes in `order`."""
+    due = _clear(now, row, number, e_number, nodes, events)
+    count = _take_out(row, jobs, shapes, nodes, events, own)
+    refresh(nodes, free, g_free, cards, row)
+    bound_node(nodes, g_free, cards, events, e_gpu, row, now, when, first, run)
+    if count < 0 or (number > 0 and due < 0):
+        return 0, True
+    for place in range(heads.shape[0]):
+        what = _head(heads[place], now, row, due, jobs, shapes, masks, nodes, g_free, cards, c_numa, events, e_gpu, when,
+                     c_first, c_scope, used, most, room, room_gpu, run, levels, answers, own, count)  # fmt: skip
+        if what == STARTS:
+            _start(heads[place], 0, now, row, jobs, shapes, free, nodes, g_free, cards, c_numa, events, e_gpu, tail, when,
+                   first, c_first, c_scope, used, licenses, room, room_gpu, run, gpus, chosen, answers, out,
+                   out_gpu)  # fmt: skip
+            return 1, True
+        if what == UNKNOWN:
+            return 0, True
+    rows = 0
+    while nodes[row].up:
+        job, unknown = _behind(now, row, jobs, shapes, masks, nodes, g_free, cards, c_numa, events, e_gpu, c_first, c_scope,
+                               used, most, room, room_gpu, run, behind, following, order, since, bits, until)  # fmt: skip
+        if job < 0:
+            break
+        if unknown or rows == out.shape[0] or tail[0] == events.shape[0]:
+            return rows, True
+        _start(job, rows, now, row, jobs, shapes, free, nodes, g_free, cards, c_numa, events, e_gpu, tail, when, first, c_first,
+               c_scope, used, licenses, room, room_gpu, run, gpus, chosen, answers, out, out_gpu)  # fmt: skip
+        rows += 1
+        if answers[job].started >= jobs[job].count:
+            _strike(job, jobs[job].shape, behind, following)
+    return rows, False
+
+
+@inner
+def _start(job, rows, now, row, jobs, shapes, free, nodes, g_free, cards, c_numa, events, e_gpu, tail, when, first, c_first,
+           c_scope, used, licenses, room, room_gpu, run, gpus, chosen, answers, out, out_gpu):  # fmt: skip
+    shape, chain = shapes[jobs[job].shape], jobs[job].chain
+    chosen[0] = row
+    take(job, now, shape, 1, rows, nodes, free, g_free, cards, c_numa, events, e_gpu, tail, when, first, room, room_gpu, run,
+         gpus, chosen, licenses, out, out_gpu)  # fmt: skip
+    answers[job].started += 1
+    for place in range(c_first[chain], c_first[chain + 1]):
+        for counter in range(USED):
+            used[c_scope[place], counter] += shape.need[counter]
+
+
+@inner
+def _strike(job, kind, behind, following):
+    """A job waits no more."""
+    if behind[kind] == job:
+        behind[kind] = following[job]
+        return
+    at = behind[kind]
+    while following[at] != job:
+        at = following[at]
+    following[at] = following[job]
