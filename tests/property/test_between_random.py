@@ -89,15 +89,14 @@ class Rig:
         snapshot.memory = self.memory
         return plan(snapshot, self.policy)
 
-    def nothing_is_later(self) -> None:
-        """Whether every job that was planned still has its start, where it has not started."""
-        promises, whole = self.memory.promises, self.whole()
+    def nothing_is_later(self, instead: Plan) -> None:
+        """Whether every job that a whole cycle would have planned then is planned for no later a start."""
+        whole = self.whole()
         starts = {one.number: one.start or NEVER for one in whole.forecasts}
         starts |= {one.number: self.world.now for one in whole.starts}
-        for number, place in promises.places.items():
-            planned = max(int(promises.times[place]), self.world.now + 1)
-            if number in self.world.state.pending and not self.world.state.jobs[number].is_array:
-                assert starts[number] <= planned, (number, planned, starts[number])
+        for one in instead.forecasts:
+            if one.start and one.number in self.world.state.pending:
+                assert starts[one.number] <= one.start, (one, starts[one.number])
 
     def check(self, at_once: int = 1) -> str:
         """Start what starts now, and compare with a whole cycle; what became of it. Where several things happened at once
@@ -114,7 +113,7 @@ class Rig:
         self.do(st.Planned(starts, whole=False))
         # Limits are not planned in time.
         if starts and not left and not state.accounts:
-            self.nothing_is_later()
+            self.nothing_is_later(whole)
         return "" if not simple else "some" if starts and left else "left" if left else "all" if starts else "none"
 
 
