@@ -20,7 +20,7 @@ from flagplotd.core import stimuli as st
 from flagplotd.core.apply import apply
 from flagplotd.core.recheck import why_not
 from flagplotd.core.state import Settings, Switch, Who
-from flagplotd.sched.between import Between
+from flagplotd.sched.between import Between, left_by
 from flagplotd.sched.kernel.layout import NEVER
 from flagplotd.sched.plan import Plan, Policy, plan, run
 from flagplotd.sched.promises import Memory, Promises
@@ -46,7 +46,7 @@ class Rig:
         for body in self.world.do(stimulus).events:
             self.standing.note(body)
             if self.between is not None:
-                self.between.note(self.world.state, body)
+                self.between.note(body)
 
     def submit(self, request: Request, who: Who, **fields: Any) -> None:
         self.keys += 1
@@ -55,11 +55,12 @@ class Rig:
     def cycle(self) -> None:
         state, now = self.world.state, self.world.now
         self.standing.sync(state, now)
+        self.between = Between(self.standing, state)
         snapshot = self.standing.snapshot()
         snapshot.memory = self.memory
         done = run(snapshot, self.policy)
         self.memory = Memory(done.promises or Promises())
-        self.between = Between(done, self.policy, self.standing)
+        self.between.follow(left_by(done, self.policy))
         self.do(st.Planned(done.starts))
 
     def settle(self) -> None:
@@ -181,7 +182,9 @@ def test_starts_are_those_of_a_whole_cycle_on_nodes_of_many_kinds(
     for request in data.draw(some.lists(requests(gangs=gangs), min_size=4, max_size=25)):
         account = rig.chance.choice(("", "a", "b")) if shared else ""
         fields = {"account": account} if account else {}
-        rig.submit(request, rig.chance.choice(PEOPLE), partition=rig.chance.choice(("main", "main", "second")), **fields)
+        rig.submit(
+            request, rig.chance.choice(PEOPLE), partition=rig.chance.choice(("main", "main", "second")), **fields
+        )
     follow(rig, 6)
 
 

@@ -26,6 +26,7 @@ from flagplotd.sched.eligible import again_at, in_its_room, not_eligible, starts
 from flagplotd.sched.ends import Ends
 from flagplotd.sched.hardware import Hardware
 from flagplotd.sched.holds import holds_of
+from flagplotd.sched.kernel.layout import NEVER
 from flagplotd.sched.leaving import leaving
 from flagplotd.sched.snapshot import Snapshot, assemble
 from flagplotd.sched.table import Table
@@ -139,9 +140,15 @@ class Standing:
         """A job that held something at the last `sync`, as it was."""
         return self._active.get(number)
 
-    def due(self, now: int) -> bool:
-        """Whether time alone may have changed what is said of a pending job since the last `sync`."""
-        return bool(self._again) and self._again[0][0] <= now
+    @property
+    def next_due(self) -> int:
+        """The first moment at which time alone may change what is said of a pending job."""
+        return self._again[0][0] if self._again else NEVER
+
+    def node(self, name: str) -> Node | None:
+        """A node as it was at the last `sync`."""
+        row = self._index.get(name)
+        return None if row is None else self.nodes[row]
 
     def watched(self, job: Job) -> bool:
         """Whether what pending jobs wait for may be this job."""

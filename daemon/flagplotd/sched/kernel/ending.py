@@ -18,8 +18,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from flagplotd.sched.kernel.cycle import over, refresh, take
 from flagplotd.sched.kernel.compiler import OPTIONS, inner
+from flagplotd.sched.kernel.cycle import over, refresh, take
 from flagplotd.sched.kernel.fit import fits
 from flagplotd.sched.kernel.layout import (
     AT_CPU,
@@ -121,7 +121,9 @@ def _put_back(job, shape, time, nodes, g_free, events, e_gpu, room, room_gpu, ru
     for place in range(count):
         event = own[place]
         if events[event].job == job and events[event].sign < 0:
-            if not part_there(event, time, time + shape.limit, shape.res, nodes, g_free, events, e_gpu, room, room_gpu, run):
+            if not part_there(
+                event, time, time + shape.limit, shape.res, nodes, g_free, events, e_gpu, room, room_gpu, run
+            ):
                 return False
     for place in range(count):
         if events[own[place]].job == job:
@@ -148,7 +150,8 @@ def _is_plain(shape):
 def _is_counted(shape):
     """Whether a gang starts when any so many nodes are free."""
     return (
-        shape.licenses + shape.others + shape.groups + shape.switches + shape.contiguous + shape.near == 0 and shape.res < 0
+        shape.licenses + shape.others + shape.groups + shape.switches + shape.contiguous + shape.near == 0
+        and shape.res < 0
     )
 
 
@@ -170,15 +173,21 @@ def _head(job, now, row, due, jobs, shapes, masks, nodes, g_free, cards, c_numa,
     levels_of(shape, levels)
     if shape.res >= 0 or max(now, bound(shape, when, row, levels)) < before:
         start, inside = max(now + 1, shape.opens), now >= shape.opens and now + shape.limit <= shape.closes
-        fit = inside and fits_now(shape, row, now, nodes, g_free, cards, c_numa, events, e_gpu, room, room_gpu, run) == 1
+        fit = (
+            inside and fits_now(shape, row, now, nodes, g_free, cards, c_numa, events, e_gpu, room, room_gpu, run) == 1
+        )
         if not fit:
-            start = earliest_on(shape, nodes, g_free, cards, c_numa, events, e_gpu, row, start, before, room, room_gpu, run)
+            start = earliest_on(
+                shape, nodes, g_free, cards, c_numa, events, e_gpu, row, start, before, room, room_gpu, run
+            )
         if fit or (start < before and start + shape.limit <= shape.closes):
             if fit and _is_plain(shape) and over(jobs[job].chain, shape.need, c_first, c_scope, used, most) < 0:
                 return STARTS
             # Of a gang nothing changes where this node counted among those that are free sooner before.
             counted = shape.most > 1 and _is_counted(shape) and now < due < time
-            if not (counted and _fits_from(shape, row, time - 1, nodes, g_free, cards, events, e_gpu, room, room_gpu, run)):
+            if not (
+                counted and _fits_from(shape, row, time - 1, nodes, g_free, cards, events, e_gpu, room, room_gpu, run)
+            ):
                 return UNKNOWN
     if mine and (
         time <= now or not _put_back(job, shape, time, nodes, g_free, events, e_gpu, room, room_gpu, run, own, count)
@@ -189,9 +198,9 @@ def _head(job, now, row, due, jobs, shapes, masks, nodes, g_free, cards, c_numa,
 
 @inner
 def _fits_from(shape, row, time, nodes, g_free, cards, events, e_gpu, room, room_gpu, run):
-    return window(
-        nodes, g_free, events, e_gpu, row, time, time + shape.limit, shape.res, room, room_gpu, run
-    ) and fits(shape, nodes[row], room, room_gpu, cards[row])
+    return window(nodes, g_free, events, e_gpu, row, time, time + shape.limit, shape.res, room, room_gpu, run) and fits(
+        shape, nodes[row], room, room_gpu, cards[row]
+    )
 
 
 @inner

@@ -144,11 +144,11 @@ def part_there(event, time, end, res, nodes, g_free, events, e_gpu, room, room_g
         return False
     if room[0] < -events[event].cpu or room[1] < -events[event].mem:
         return False
+    there = True
     for gpu in range(room_gpu.shape[0]):
         # Others may be taken twice, by reservations that overlap.
-        if e_gpu[event, gpu] < 0 and room_gpu[gpu] < -e_gpu[event, gpu]:
-            return False
-    return True
+        there &= e_gpu[event, gpu] >= 0 or room_gpu[gpu] >= -e_gpu[event, gpu]
+    return there
 
 
 @inner
