@@ -110,7 +110,12 @@ class Between:
     @property
     def left(self) -> bool:
         """Whether something is left to a whole cycle, or to the time when all starts were carried out."""
-        return self.over or bool(self._happened)
+        return self.over or bool(self._happened) or self.partial
+
+    @property
+    def partial(self) -> bool:
+        """Whether a whole cycle may start or plan more."""
+        return self._left is not None and self._left.ending.partial
 
     @property
     def ready(self) -> bool:
@@ -199,7 +204,8 @@ class Between:
         one = arrays.nodes[row]
         one["cpu"], one["mem"], one["up"] = hardware.cpu[row], hardware.mem[row], hardware.up[row]
         arrays.g_free[row], arrays.c_numa[row] = hardware.gfree[row], hardware.c_numa[row]
-        rows, self.over = ending.at(now, row, 0 if job is None else job.number)
+        rows = ending.at(now, row, 0 if job is None else job.number)
+        self.over = ending.over
         free = hardware.free_cpus[row]
         for place, gpus in zip(ending.out[:rows, 0].tolist(), ending.out_gpu[:rows].tolist(), strict=True):
             start, free = self._start(snapshot, row, free, place, gpus, found)

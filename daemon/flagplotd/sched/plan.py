@@ -64,6 +64,7 @@ class Ran(NamedTuple):
 
     arrays: Any
     jobs: Any
+    held: Any
     answers: Any
     when: Any
     first: Any
@@ -174,7 +175,7 @@ def _run(snapshot: Snapshot, policy: Policy) -> tuple[Any, Any, Ran, Promises]:
         np.zeros(width, np.int32), np.zeros(4, ints), np.zeros(most, ints), np.zeros(nodes, ints),
         np.zeros(len(switches) + 2 * nodes + 1, ints), np.zeros(nodes, ints), np.zeros(2, ints), out, out_gpu, answers,
     )  # fmt: skip
-    ran = Ran(arrays, jobs, answers, when, first, c_first, c_scope, used, limits, written + most <= rows)
+    ran = Ran(arrays, jobs, held, answers, when, first, c_first, c_scope, used, limits, written + most <= rows)
     return out[:written], out_gpu[:written], ran, made(snapshot, jobs, held, arrays.events, arrays.e_gpu)
 
 

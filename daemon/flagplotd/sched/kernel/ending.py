@@ -1,16 +1,17 @@
 """What starts on a node where something has become free, on the arrays that the last cycle left.
 
-The rule: what is said to start is what a whole cycle of the same moment would start there, and where nothing is left to
-that cycle it would start nothing else. The pass looks at one node, at jobs on one node each, in the order of the last
-cycle. It leaves the rest to a whole cycle, which follows soon, where only that can know:
+The plan of that cycle stands, with its jobs in their order, less what started since. On the node a job starts where
 
-- a job that has a planned start and starts at once, or could now be planned on this node for earlier than it is: what is
-  planned behind it is planned anew then;
-- a job on several nodes, or one with licenses, that this node would suit;
-- limits that stop many jobs of one shape.
+- it fits now beside all that runs, and for its whole limit beside what is planned there: no planned start gets later;
+- no job in front of it fits there now, and none that is planned could be planned there for earlier than it is.
+
+Just after a cycle that is what a whole cycle of the same moment would start there. Else nothing starts, and it is left to a
+whole cycle, where one node does not tell: a job on several nodes, or with licenses, or whose constraint leaves choices, that
+could use this node sooner; a planned job that could move here from its place; limits that stop many jobs of one shape.
+Once a planned job has started, only planned ones do: a whole cycle would plan one more, which those behind may not delay.
 
 What changed beside the node (jobs that came, changed or became eligible, limits that were reached and are not any more) is
-for the caller to know, as is what follows a pass that left something.
+for the caller to know.
 """
 
 from __future__ import annotations
@@ -33,33 +34,46 @@ from flagplotd.sched.kernel.layout import (
     NEVER,
     USED,
 )
-from flagplotd.sched.kernel.promises import part_there
-from flagplotd.sched.kernel.search import ONE, bound, fits_now, levels_of
-from flagplotd.sched.kernel.timeline import bound_node, earliest_on, link, log2, unlink, window
+from flagplotd.sched.kernel.promises import part_there, take_out
+from flagplotd.sched.kernel.search import ONE, fits_now, levels_of
+from flagplotd.sched.kernel.timeline import bound_row, earliest_on, link, log2, unlink, window
 
 NO, STARTS, UNKNOWN = range(3)
+ALL, SOME, PLANNED, OVER = range(4)
+"""What a pass leaves to a whole cycle: nothing; something, while the arrays are still true; also, what is planned behind a job
+that was and has started; everything, since the arrays are not true any more."""
+HEAD = np.dtype(
+    [(name, np.int64) for name in ("time", "job")]
+    + [(name, np.int32) for name in ("node", "mask", "choices", "step", "gpus", "cpu", "part", "blind")]
+)
+"""A planned job (`job` -1: it has started): its start and its first node, its masks as of `SHAPE`, its rows of `when`; `blind`
+where those do not bound it."""
 MOST_OVER = 64
 """Jobs of one shape that are passed over for their limits."""
 _BYTE = np.uint64(255)
 
 
 @njit(**OPTIONS)
-def index(jobs, answers, reservations, heads, behind, following):
-    """After a cycle: the places of the jobs that were planned into `heads` (returns how many), by shape the first other one
-    that waits into `behind` and by job the next of its shape into `following` (-1: none)."""
+def index(jobs, answers, shapes, reservations, levels, heads, behind, following):
+    """After a cycle: the jobs that were planned into `heads` (returns how many), by shape the first other one that waits into
+    `behind` and by job the next of its shape into `following` (-1: none)."""
     planned = 0
     behind[:] = -1
     following[:] = -1
     for job in range(jobs.shape[0]):
-        answer = answers[job]
+        answer, shape = answers[job], shapes[jobs[job].shape]
         if answer.started < jobs[job].count and planned < reservations and answer.scope < 0:
             if answer.bits & (DOWN | IMPOSSIBLE) == 0:
-                heads[planned] = job
+                head = heads[planned]
+                levels_of(shape, levels)
+                head.time, head.job, head.node = answer.start, job, answer.node
+                head.mask, head.choices, head.step = shape.mask, shape.others + 1, shape.groups + 1
+                head.gpus, head.cpu, head.part, head.blind = levels[0], levels[1], levels[2], shape.res >= 0
                 planned += 1
-    head = planned - 1
+    at = planned - 1
     for job in range(jobs.shape[0] - 1, -1, -1):
-        if head >= 0 and heads[head] == job:
-            head -= 1
+        if at >= 0 and heads[at].job == job:
+            at -= 1
         elif answers[job].started < jobs[job].count:
             following[job] = behind[jobs[job].shape]
             behind[jobs[job].shape] = job
@@ -100,18 +114,18 @@ def _clear(now, row, number, e_number, nodes, events):
 
 @inner
 def _take_out(row, jobs, shapes, nodes, events, own):
-    """Take what is planned on a node out of its timeline, into `own`: how many events (-1: too many, or CPUs near GPUs,
-    which are planned anew in each cycle)."""
+    """Take what is planned on a node out of its timeline, into `own`: how many events. -1: too many, or CPUs near GPUs, which
+    are planned anew in each cycle; nothing is taken out then."""
     count, at = 0, nodes[row].head
     while at >= 0:
-        after = events[at].next
         if events[at].job >= 0:
             if shapes[jobs[events[at].job].shape].near or count == own.shape[0]:
                 return -1
-            unlink(nodes, events, at)
             own[count] = at
             count += 1
-        at = after
+        at = events[at].next
+    for place in range(count):
+        unlink(nodes, events, own[place])
     return count
 
 
@@ -120,22 +134,28 @@ def _put_back(job, shape, time, nodes, g_free, events, e_gpu, room, room_gpu, ru
     """Plan a job on the node as before; False where that is not there any more."""
     for place in range(count):
         event = own[place]
-        if events[event].job == job and events[event].sign < 0:
-            if not part_there(
-                event, time, time + shape.limit, shape.res, nodes, g_free, events, e_gpu, room, room_gpu, run
-            ):
+        if event >= 0 and events[event].job == job and events[event].sign < 0:
+            if not part_there(event, time, time + shape.limit, shape.res, nodes, g_free, events, e_gpu, room, room_gpu, run):
                 return False
-    for place in range(count):
-        if events[own[place]].job == job:
-            link(nodes, events, events[own[place]].row, own[place])
+    _link_again(job, nodes, events, own, count)
     return True
 
 
 @inner
-def _open_to(shape, row, masks):
+def _link_again(job, nodes, events, own, count):
+    """Put what is planned for a job (-1: for all) into the node's timeline again, whether or not it is there."""
+    for place in range(count):
+        event = own[place]
+        if event >= 0 and (job < 0 or events[event].job == job):
+            link(nodes, events, events[event].row, event)
+            own[place] = -1
+
+
+@inner
+def _open_to(mask, choices, step, row, masks):
     """Whether a node is in any of the choices that a shape has."""
-    for choice in range(shape.others + 1):
-        if masks[shape.mask + choice * (1 + shape.groups), row >> 6] >> np.uint64(row & 63) & ONE:
+    for choice in range(choices):
+        if masks[mask + choice * step, row >> 6] >> np.uint64(row & 63) & ONE:
             return True
     return False
 
@@ -156,38 +176,32 @@ def _is_counted(shape):
 
 
 @inner
-def _head(job, now, row, due, jobs, shapes, masks, nodes, g_free, cards, c_numa, events, e_gpu, when, c_first, c_scope, used,
-          most, room, room_gpu, run, levels, answers, own, count):  # fmt: skip
+def _head(head, now, row, due, jobs, shapes, masks, nodes, g_free, cards, c_numa, events, e_gpu, when, c_first, c_scope, used,
+          most, room, room_gpu, run, answers, own, count):  # fmt: skip
     """Whether a job that is planned starts on the node at once, or may be planned otherwise now. `due` is when the job that
     ended was to end."""
-    shape, time = shapes[jobs[job].shape], answers[job].start
-    mine = False
+    job, time, mine = head.job, head.time, False
     for place in range(count):
-        mine |= events[own[place]].job == job
-    if not mine and not _open_to(shape, row, masks):
+        mine |= own[place] >= 0 and events[own[place]].job == job
+    before = max(time, now + 1) if time > 0 else NEVER
+    soon = max(now, when[head.gpus, row], when[head.cpu, row], when[head.part, row])
+    # CPUs near GPUs are planned anew: then of nodes that are free at the same moment the first is taken.
+    closed = not _open_to(head.mask, head.choices, head.step, row, masks)
+    if not mine and (closed or (soon > before and not head.blind)):
         return NO
-    before = NEVER
-    if time > 0:
-        # Of nodes that are free at the same moment it keeps its own, but for CPUs near GPUs, which are planned anew.
-        before = max(time, now + 1) + (shape.near and row < answers[job].node)
-    levels_of(shape, levels)
-    if shape.res >= 0 or max(now, bound(shape, when, row, levels)) < before:
+    shape = shapes[jobs[job].shape]
+    before += shape.near and time > 0 and row < head.node
+    if not closed and (soon < before or head.blind):
         start, inside = max(now + 1, shape.opens), now >= shape.opens and now + shape.limit <= shape.closes
-        fit = (
-            inside and fits_now(shape, row, now, nodes, g_free, cards, c_numa, events, e_gpu, room, room_gpu, run) == 1
-        )
+        fit = inside and fits_now(shape, row, now, nodes, g_free, cards, c_numa, events, e_gpu, room, room_gpu, run) == 1
         if not fit:
-            start = earliest_on(
-                shape, nodes, g_free, cards, c_numa, events, e_gpu, row, start, before, room, room_gpu, run
-            )
+            start = earliest_on(shape, nodes, g_free, cards, c_numa, events, e_gpu, row, start, before, room, room_gpu, run)
         if fit or (start < before and start + shape.limit <= shape.closes):
             if fit and _is_plain(shape) and over(jobs[job].chain, shape.need, c_first, c_scope, used, most) < 0:
                 return STARTS
             # Of a gang nothing changes where this node counted among those that are free sooner before.
             counted = shape.most > 1 and _is_counted(shape) and now < due < time
-            if not (
-                counted and _fits_from(shape, row, time - 1, nodes, g_free, cards, events, e_gpu, room, room_gpu, run)
-            ):
+            if not (counted and _fits_from(shape, row, time - 1, nodes, g_free, cards, events, e_gpu, room, room_gpu, run)):
                 return UNKNOWN
     if mine and (
         time <= now or not _put_back(job, shape, time, nodes, g_free, events, e_gpu, room, room_gpu, run, own, count)
@@ -274,7 +288,7 @@ def _behind(now, row, jobs, shapes, masks, nodes, g_free, cards, c_numa, events,
 @inner
 def _may(shape, now, row, masks, nodes, until):
     """What is quickly known of whether a part starts on a node now."""
-    if shape.cpu > nodes[row].cpu or not _open_to(shape, row, masks):
+    if shape.cpu > nodes[row].cpu or not _open_to(shape.mask, shape.others + 1, shape.groups + 1, row, masks):
         return False
     end = now + shape.limit
     if now < shape.opens or end > shape.closes:
@@ -284,42 +298,67 @@ def _may(shape, now, row, masks, nodes, until):
 
 
 @njit(**OPTIONS)
-def ended(now, row, number, e_number, jobs, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, tail, when, first,
-          c_first, c_scope, used, most, licenses, room, room_gpu, run, gpus, levels, chosen, answers, heads, behind, following,
-          order, since, bits, until, own, out, out_gpu):  # fmt: skip
-    """After a job's end on the node `row`, whose figures are up to date: (rows of `out` written, whether something is left to a
-    whole cycle). `heads`, `behind` and `following` are as `index` gave them, `order` and
-    `bits` as of `sift`, `since` the first jobs of the shapes in `order`."""
+def ended(now, row, number, planned_only, e_number, jobs, held, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu,
+          tail, when, first, c_first, c_scope, used, most, licenses, room, room_gpu, run, gpus, chosen, answers, heads, behind,
+          following, order, since, bits, until, own, out, out_gpu):  # fmt: skip
+    """After a job's end on the node `row`, whose figures are up to date: (rows of `out` written, what is left to a whole
+    cycle). `heads`, `behind` and `following` are as `index` gave them, `order` and `bits` as of `sift`, `since` the first jobs
+    of the shapes in `order`; `planned_only`: a planned job has started since the cycle."""
     due = _clear(now, row, number, e_number, nodes, events)
-    count = _take_out(row, jobs, shapes, nodes, events, own)
+    if number > 0 and due < 0:
+        return 0, OVER
     refresh(nodes, free, g_free, cards, row)
-    bound_node(nodes, g_free, cards, events, e_gpu, row, now, when, first, run)
-    if count < 0 or (number > 0 and due < 0):
-        return 0, True
+    count = _take_out(row, jobs, shapes, nodes, events, own)
+    bound_row(nodes, g_free, cards, events, e_gpu, row, now, when, run)
+    if count < 0:
+        return 0, SOME
+    if count == 0 and not nodes[row].up:
+        return 0, ALL
     for place in range(heads.shape[0]):
-        what = _head(heads[place], now, row, due, jobs, shapes, masks, nodes, g_free, cards, c_numa, events, e_gpu, when,
-                     c_first, c_scope, used, most, room, room_gpu, run, levels, answers, own, count)  # fmt: skip
-        if what == STARTS:
-            _start(heads[place], 0, now, row, jobs, shapes, free, nodes, g_free, cards, c_numa, events, e_gpu, tail, when,
+        head = heads[place]
+        if head.job < 0:
+            continue
+        what = _head(head, now, row, due, jobs, shapes, masks, nodes, g_free, cards, c_numa, events, e_gpu, when, c_first,
+                     c_scope, used, most, room, room_gpu, run, answers, own, count)  # fmt: skip
+        if what == STARTS and tail[0] < events.shape[0]:
+            _give_up(head, now, jobs, held, shapes, nodes, g_free, cards, events, e_gpu, when, first, run, own, count)
+            _start(head.job, 0, now, row, jobs, shapes, free, nodes, g_free, cards, c_numa, events, e_gpu, tail, when,
                    first, c_first, c_scope, used, licenses, room, room_gpu, run, gpus, chosen, answers, out,
                    out_gpu)  # fmt: skip
-            return 1, True
-        if what == UNKNOWN:
-            return 0, True
+            array = answers[head.job].started < jobs[head.job].count
+            head.job = -1
+            _link_again(-1, nodes, events, own, count)
+            # The next element is planned by a whole cycle alone.
+            return 1, OVER if array else PLANNED
+        if what != NO:
+            _link_again(-1, nodes, events, own, count)
+            return 0, SOME
     rows = 0
-    while nodes[row].up:
+    while not planned_only:
         job, unknown = _behind(now, row, jobs, shapes, masks, nodes, g_free, cards, c_numa, events, e_gpu, c_first, c_scope,
                                used, most, room, room_gpu, run, behind, following, order, since, bits, until)  # fmt: skip
         if job < 0:
-            break
+            return rows, ALL
         if unknown or rows == out.shape[0] or tail[0] == events.shape[0]:
-            return rows, True
+            break
         _start(job, rows, now, row, jobs, shapes, free, nodes, g_free, cards, c_numa, events, e_gpu, tail, when, first, c_first,
                c_scope, used, licenses, room, room_gpu, run, gpus, chosen, answers, out, out_gpu)  # fmt: skip
         rows += 1
         if answers[job].started >= jobs[job].count:
             _strike(job, jobs[job].shape, behind, following)
-    return rows, False
+    return rows, SOME
+
+
+@inner
+def _give_up(head, now, jobs, held, shapes, nodes, g_free, cards, events, e_gpu, when, first, run, own, count):
+    """Forget the planned start of a job on one node."""
+    mine = False
+    for place in range(count):
+        if own[place] >= 0 and events[own[place]].job == head.job:
+            own[place], mine = -1, True
+    at = jobs[head.job].held
+    if not mine and at >= 0 and held[at].linked:
+        take_out(held[at], now, shapes[jobs[head.job].shape], nodes, g_free, cards, events, e_gpu, when, first, run)
 
 
 @inner
