@@ -114,8 +114,8 @@ class Rig:
             assert between.left or starts == whole.starts, (starts, whole.starts)
         left = between.left
         self.do(st.Planned(starts, whole=False))
-        # Limits are not planned in time.
-        if starts and not state.accounts:
+        # Limits are not planned in time, and what was promised to an array is for its next element then.
+        if starts and not state.accounts and not any(state.jobs[start.number].is_array for start in starts):
             self.nothing_is_later(whole)
         if not simple:
             return ""

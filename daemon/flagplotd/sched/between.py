@@ -1,16 +1,18 @@
 """Between two cycles: what starts at once on a node where a job ended, or that came back.
 
-The rule: with the jobs in the order of the last cycle, what starts is what a whole cycle of the same moment would start
-there, on the same CPUs and GPUs; where nothing is left to that cycle it would start nothing else. So no planned start gets
-later, and no job takes what one in front of it could have used. Of several ends at once each is looked at for itself.
-`kernel.ending` tells which jobs one node decides upon. All is left to the next whole cycle, which follows soon, where only
-that can know:
+The rule: the plan of the last cycle stands, with its jobs in their order. A job starts on the node only where no job in front
+of it could start there, or be planned there for earlier than it is, and where no start that is planned for one of those gets
+later; one that was not planned itself makes none later at all. As long as nothing was left since that cycle, what starts is
+what a whole cycle of the same moment would start there, on the same CPUs and GPUs; and where nothing is left to that cycle it
+would start nothing else. Of several ends at once each is looked at for itself.
 
-- jobs were submitted, changed, held, released or became eligible since, limits or policies were changed, a reservation began
-  or ended, jobs are suspended or may preempt others, the backfill is conservative;
-- what ended ran on several nodes, held licenses or a reservation, is waited for by others, or gave back what a limit has
-  stopped somebody for (of GPU minutes, where they are limited at all);
-- what a pass before left.
+`kernel.ending` tells what one node decides upon. All is left to the next whole cycle, which follows as ever, from the moment on
+where only that can know:
+
+- jobs were submitted, changed, held, released or became eligible, limits or policies were changed, a reservation began or
+  ended, jobs are suspended or may preempt others, the backfill is conservative;
+- what ended ran on several nodes, held licenses or a reservation, is waited for by others, started after that cycle, or gave
+  back what a limit has stopped somebody for (of GPU minutes, where they are limited at all).
 
 A start is checked against the state before it is made, as every other.
 """
@@ -92,8 +94,8 @@ def _distinct(numbers: Any) -> list[int]:
 
 
 class Between:
-    """What happened since a snapshot, which `standing` made just now of `state`. `over` is set once something is left to a
-    whole cycle: then nothing starts here any more. Not for several threads."""
+    """What happened since a snapshot, which `standing` made just now of `state`. `over` is set once only a whole cycle knows
+    what starts: then nothing starts here any more. Not for several threads."""
 
     def __init__(self, standing: Standing, state: State) -> None:
         self._standing, self._state, self._due = standing, state, standing.next_due

@@ -28,9 +28,7 @@ class Ending:
         nodes, width, shapes = ran.when.shape[1], arrays.g_free.shape[1], len(arrays.shapes)
         heads, behind = np.zeros(max(min(reservations, len(ran.jobs)), 1), HEAD), np.zeros(shapes, ints)
         following = np.zeros(len(ran.jobs), np.int32)
-        planned = index(
-            ran.jobs, ran.answers, arrays.shapes, reservations, np.zeros(4, ints), heads, behind, following
-        )
+        planned = index(ran.jobs, ran.answers, arrays.shapes, reservations, np.zeros(4, ints), heads, behind, following)
         order = np.flatnonzero(behind >= 0)
         order = order[np.argsort(behind[order], kind="stable")]
         bits = np.zeros((at.LEVELS, -(-max(len(order), 1) // 64)), np.uint64)

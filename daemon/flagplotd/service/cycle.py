@@ -91,7 +91,9 @@ class Cycle:
         submitted."""
         async with self._turn:
             made = self._snapshot(extra)
-            return await self._in_worker(lambda: question(made()))
+            answer = await self._in_worker(lambda: question(made()))
+        self._try_soon()
+        return answer
 
     async def _in_worker(self, work: Callable[[], R]) -> R:
         return await asyncio.get_running_loop().run_in_executor(self._worker, work)

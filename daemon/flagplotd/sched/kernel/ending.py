@@ -135,7 +135,9 @@ def _put_back(job, shape, time, nodes, g_free, events, e_gpu, room, room_gpu, ru
     for place in range(count):
         event = own[place]
         if event >= 0 and events[event].job == job and events[event].sign < 0:
-            if not part_there(event, time, time + shape.limit, shape.res, nodes, g_free, events, e_gpu, room, room_gpu, run):
+            if not part_there(
+                event, time, time + shape.limit, shape.res, nodes, g_free, events, e_gpu, room, room_gpu, run
+            ):
                 return False
     _link_again(job, nodes, events, own, count)
     return True
@@ -176,32 +178,56 @@ def _is_counted(shape):
 
 
 @inner
-def _head(head, now, row, due, jobs, shapes, masks, nodes, g_free, cards, c_numa, events, e_gpu, when, c_first, c_scope, used,
-          most, room, room_gpu, run, answers, own, count):  # fmt: skip
-    """Whether a job that is planned starts on the node at once, or may be planned otherwise now. `due` is when the job that
-    ended was to end."""
-    job, time, mine = head.job, head.time, False
-    for place in range(count):
-        mine |= own[place] >= 0 and events[own[place]].job == job
-    before = max(time, now + 1) if time > 0 else NEVER
+def _reach(head, now, row, when):
+    """A moment before which a planned job does not fit on the node, and the one before which it must to be planned there."""
     soon = max(now, when[head.gpus, row], when[head.cpu, row], when[head.part, row])
-    # CPUs near GPUs are planned anew: then of nodes that are free at the same moment the first is taken.
+    return soon, max(head.time, now + 1) if head.time > 0 else NEVER
+
+
+@inner
+def _passes(head, now, row, masks, when):
+    """Whether it is quickly known that the node is nothing for a planned job."""
+    soon, before = _reach(head, now, row, when)
+    return (soon > before and head.blind == 0) or not _open_to(head.mask, head.choices, head.step, row, masks)
+
+
+@inner
+def _is_own(job, events, own, count):
+    """Whether a job had something planned on the node that is not put back yet."""
+    for place in range(count):
+        if own[place] >= 0 and events[own[place]].job == job:
+            return True
+    return False
+
+
+@inner
+def _head(head, now, row, due, jobs, shapes, masks, nodes, g_free, cards, c_numa, events, e_gpu, when, c_first, c_scope, used,
+          most, room, room_gpu, run, answers, own, count, mine):  # fmt: skip
+    """Whether a job that is planned (on the node: `mine`) starts there at once, or may be planned otherwise now. `due` is when
+    the job that ended was to end."""
+    job, time = head.job, head.time
+    soon, before = _reach(head, now, row, when)
     closed = not _open_to(head.mask, head.choices, head.step, row, masks)
-    if not mine and (closed or (soon > before and not head.blind)):
-        return NO
     shape = shapes[jobs[job].shape]
+    # CPUs near GPUs are planned anew: then of nodes that are free at the same moment the first is taken.
     before += shape.near and time > 0 and row < head.node
     if not closed and (soon < before or head.blind):
         start, inside = max(now + 1, shape.opens), now >= shape.opens and now + shape.limit <= shape.closes
-        fit = inside and fits_now(shape, row, now, nodes, g_free, cards, c_numa, events, e_gpu, room, room_gpu, run) == 1
+        fit = (
+            inside and fits_now(shape, row, now, nodes, g_free, cards, c_numa, events, e_gpu, room, room_gpu, run) == 1
+        )
         if not fit:
-            start = earliest_on(shape, nodes, g_free, cards, c_numa, events, e_gpu, row, start, before, room, room_gpu, run)
+            start = earliest_on(
+                shape, nodes, g_free, cards, c_numa, events, e_gpu, row, start, before, room, room_gpu, run
+            )
         if fit or (start < before and start + shape.limit <= shape.closes):
             if fit and _is_plain(shape) and over(jobs[job].chain, shape.need, c_first, c_scope, used, most) < 0:
                 return STARTS
             # Of a gang nothing changes where this node counted among those that are free sooner before.
             counted = shape.most > 1 and _is_counted(shape) and now < due < time
-            if not (counted and _fits_from(shape, row, time - 1, nodes, g_free, cards, events, e_gpu, room, room_gpu, run)):
+            if not (
+                counted and _fits_from(shape, row, time - 1, nodes, g_free, cards, events, e_gpu, room, room_gpu, run)
+            ):
                 return UNKNOWN
     if mine and (
         time <= now or not _put_back(job, shape, time, nodes, g_free, events, e_gpu, room, room_gpu, run, own, count)
@@ -316,10 +342,11 @@ def ended(now, row, number, planned_only, e_number, jobs, held, shapes, masks, f
         return 0, ALL
     for place in range(heads.shape[0]):
         head = heads[place]
-        if head.job < 0:
+        mine = count > 0 and _is_own(head.job, events, own, count)
+        if head.job < 0 or (not mine and _passes(head, now, row, masks, when)):
             continue
         what = _head(head, now, row, due, jobs, shapes, masks, nodes, g_free, cards, c_numa, events, e_gpu, when, c_first,
-                     c_scope, used, most, room, room_gpu, run, answers, own, count)  # fmt: skip
+                     c_scope, used, most, room, room_gpu, run, answers, own, count, mine)  # fmt: skip
         if what == STARTS and tail[0] < events.shape[0]:
             _give_up(head, now, jobs, held, shapes, nodes, g_free, cards, events, e_gpu, when, first, run, own, count)
             _start(head.job, 0, now, row, jobs, shapes, free, nodes, g_free, cards, c_numa, events, e_gpu, tail, when,
@@ -352,10 +379,10 @@ def ended(now, row, number, planned_only, e_number, jobs, held, shapes, masks, f
 @inner
 def _give_up(head, now, jobs, held, shapes, nodes, g_free, cards, events, e_gpu, when, first, run, own, count):
     """Forget the planned start of a job on one node."""
-    mine = False
+    mine = _is_own(head.job, events, own, count)
     for place in range(count):
-        if own[place] >= 0 and events[own[place]].job == head.job:
-            own[place], mine = -1, True
+        if mine and own[place] >= 0 and events[own[place]].job == head.job:
+            own[place] = -1
     at = jobs[head.job].held
     if not mine and at >= 0 and held[at].linked:
         take_out(held[at], now, shapes[jobs[head.job].shape], nodes, g_free, cards, events, e_gpu, when, first, run)
