@@ -6,10 +6,11 @@ from collections import Counter
 from random import Random
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 from support.random_clusters import PEOPLE, requests, worlds
 from support.states import ADA, ROOT, World
+from support.thorough import examples
 
 from flagplot_wire.agentlink import AttemptEnd
 from flagplot_wire.events import PolicyChanged
@@ -170,13 +171,13 @@ def made(seed: int) -> tuple[Rig, int]:
     return rig, 8
 
 
-@settings(max_examples=200, deadline=None, print_blob=True)
+@examples(200)
 @given(some.integers(0, 2**32))
 def test_starts_are_those_of_a_whole_cycle(seed: int) -> None:
     follow(*made(seed))
 
 
-@settings(max_examples=200, deadline=None, print_blob=True)
+@examples(200)
 @given(some.data(), some.booleans(), some.booleans(), some.booleans(), some.integers(0, 2**32))
 def test_starts_are_those_of_a_whole_cycle_on_nodes_of_many_kinds(
     data: some.DataObject, gangs: bool, reserved: bool, shared: bool, seed: int

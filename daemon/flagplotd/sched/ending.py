@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flagplotd.sched.kernel import layout as at
-from flagplotd.sched.kernel.ending import HEAD, OVER, PLANNED, SOME, ended, index, sift
+from flagplotd.sched.kernel.ending import OVER, PLANNED, SOME, ended
+from flagplotd.sched.kernel.indexed import HEAD, index, sift
 
 if TYPE_CHECKING:
     from flagplotd.sched.plan import Ran

@@ -2,7 +2,8 @@
 
 The plan of that cycle stands, with its jobs in their order, less what started since. On the node a job starts where
 
-- it fits now beside all that runs, and for its whole limit beside what is planned there: no planned start gets later;
+- it fits now beside all that runs, and for its whole limit beside what is planned there: no planned start gets later. Where
+  it is planned itself, only what is planned for jobs in front of it counts;
 - no job in front of it fits there now, and none that is planned could be planned there for earlier than it is.
 
 Just after a cycle that is what a whole cycle of the same moment would start there. Else nothing starts, and it is left to a
@@ -26,74 +27,23 @@ from flagplotd.sched.kernel.layout import (
     AT_CPU,
     AT_MEM,
     CPU_LEVELS,
-    DOWN,
     GPU_LEVELS,
-    IMPOSSIBLE,
     MEM_LEVELS,
     MEM_UNIT,
     NEVER,
     USED,
 )
 from flagplotd.sched.kernel.promises import part_there, take_out
-from flagplotd.sched.kernel.search import ONE, fits_now, levels_of
+from flagplotd.sched.kernel.search import ONE, fits_now
 from flagplotd.sched.kernel.timeline import bound_row, earliest_on, link, log2, unlink, window
 
 NO, STARTS, UNKNOWN = range(3)
 ALL, SOME, PLANNED, OVER = range(4)
 """What a pass leaves to a whole cycle: nothing; something, while the arrays are still true; also, what is planned behind a job
 that was and has started; everything, since the arrays are not true any more."""
-HEAD = np.dtype(
-    [(name, np.int64) for name in ("time", "job")]
-    + [(name, np.int32) for name in ("node", "mask", "choices", "step", "gpus", "cpu", "part", "blind")]
-)
-"""A planned job (`job` -1: it has started): its start and its first node, its masks as of `SHAPE`, its rows of `when`; `blind`
-where those do not bound it."""
 MOST_OVER = 64
 """Jobs of one shape that are passed over for their limits."""
 _BYTE = np.uint64(255)
-
-
-@njit(**OPTIONS)
-def index(jobs, answers, shapes, reservations, levels, heads, behind, following):
-    """After a cycle: the jobs that were planned into `heads` (returns how many), by shape the first other one that waits into
-    `behind` and by job the next of its shape into `following` (-1: none)."""
-    planned = 0
-    behind[:] = -1
-    following[:] = -1
-    for job in range(jobs.shape[0]):
-        answer, shape = answers[job], shapes[jobs[job].shape]
-        if answer.started < jobs[job].count and planned < reservations and answer.scope < 0:
-            if answer.bits & (DOWN | IMPOSSIBLE) == 0:
-                head = heads[planned]
-                levels_of(shape, levels)
-                head.time, head.job, head.node = answer.start, job, answer.node
-                head.mask, head.choices, head.step = shape.mask, shape.others + 1, shape.groups + 1
-                head.gpus, head.cpu, head.part, head.blind = levels[0], levels[1], levels[2], shape.res >= 0
-                planned += 1
-    at = planned - 1
-    for job in range(jobs.shape[0] - 1, -1, -1):
-        if at >= 0 and heads[at].job == job:
-            at -= 1
-        elif answers[job].started < jobs[job].count:
-            following[job] = behind[jobs[job].shape]
-            behind[jobs[job].shape] = job
-    return planned
-
-
-@njit(**OPTIONS)
-def sift(order, shapes, bits):
-    """Fill `bits`: by level (as of `free`) the shapes, by their place in `order`, which a node of that level may hold."""
-    for place in range(order.shape[0]):
-        shape = shapes[order[place]]
-        bit = ONE << np.uint64(place & 63)
-        cpu = log2(max(shape.cpu, 1), CPU_LEVELS)
-        mem = log2(shape.mem // MEM_UNIT, MEM_LEVELS) if shape.mem >= MEM_UNIT else 0
-        for level in range(min(shape.gpus, GPU_LEVELS - 1), GPU_LEVELS):
-            bits[level, place >> 6] |= bit
-        for level in range(cpu, CPU_LEVELS):
-            bits[AT_CPU + level, place >> 6] |= bit
-        for level in range(mem, MEM_LEVELS):
-            bits[AT_MEM + level, place >> 6] |= bit
 
 
 @inner
@@ -156,10 +106,10 @@ def _link_again(job, nodes, events, own, count):
 @inner
 def _open_to(mask, choices, step, row, masks):
     """Whether a node is in any of the choices that a shape has."""
+    found = False
     for choice in range(choices):
-        if masks[mask + choice * step, row >> 6] >> np.uint64(row & 63) & ONE:
-            return True
-    return False
+        found |= masks[mask + choice * step, row >> 6] >> np.uint64(row & 63) & ONE != 0
+    return found
 
 
 @inner
@@ -194,10 +144,10 @@ def _passes(head, now, row, masks, when):
 @inner
 def _is_own(job, events, own, count):
     """Whether a job had something planned on the node that is not put back yet."""
+    found = False
     for place in range(count):
-        if own[place] >= 0 and events[own[place]].job == job:
-            return True
-    return False
+        found |= own[place] >= 0 and events[own[place]].job == job
+    return found
 
 
 @inner
@@ -328,7 +278,7 @@ def ended(now, row, number, planned_only, e_number, jobs, held, shapes, masks, f
           tail, when, first, c_first, c_scope, used, most, licenses, room, room_gpu, run, gpus, chosen, answers, heads, behind,
           following, order, since, bits, until, own, out, out_gpu):  # fmt: skip
     """After a job's end on the node `row`, whose figures are up to date: (rows of `out` written, what is left to a whole
-    cycle). `heads`, `behind` and `following` are as `index` gave them, `order` and `bits` as of `sift`, `since` the first jobs
+    cycle). `heads`, `behind` and `following` are as `indexed.index` gave them, `order` and `bits` as of `sift`, `since` the first jobs
     of the shapes in `order`; `planned_only`: a planned job has started since the cycle."""
     due = _clear(now, row, number, e_number, nodes, events)
     if number > 0 and due < 0:
