@@ -31,10 +31,15 @@ async def test_a_job_starts_at_the_end_of_another_without_a_cycle(monkeypatch: p
         running, planned = [(await client.submit(whole)).number for _ in range(2)]
         behind = [(await client.submit(spec(f"small{one}", gpus=1, limit=3_600))).number for one in range(3)]
         await agent.launched(running)
-        await until(lambda: controller.server.state.forecasts.keys() == {planned, *behind})
+
+        def quiet() -> bool:
+            server = controller.server
+            busy = server.cycle._wanted.is_set() or server.cycle._turn.locked()
+            return not busy and server.state.forecasts.keys() == {planned, *behind}
+
+        await until(quiet)
         # No cycle follows any more while this test lasts.
         monkeypatch.setattr(cycle, "DEBOUNCE_S", 3_600)
-        await until(lambda: not controller.server.cycle._turn.locked())
         before = len(plans)
         agent.end(running)
         await agent.launched(planned)

@@ -91,12 +91,15 @@ class Rig:
         snapshot.memory = self.memory
         return plan(snapshot, self.policy)
 
-    def nothing_is_later(self, instead: Plan) -> None:
-        """Whether every job that was planned has its start, or that which a whole cycle without the last starts gives it."""
+    def nothing_is_later(self, started: tuple[st.Start, ...], instead: Plan) -> None:
+        """Whether every job that was planned, in front of the first planned one that started, has its start, or that which a
+        whole cycle without the last starts gives it."""
         now, promises, whole = self.world.now, self.memory.promises, self.whole()
         starts = {one.number: one.start or NEVER for one in whole.forecasts} | {one.number: now for one in whole.starts}
         others = {one.number: one.start or NEVER for one in instead.forecasts}
         for number, place in promises.places.items():
+            if any(start.number == number for start in started):
+                break
             if number in self.world.state.pending and not self.world.state.jobs[number].is_array:
                 planned = max(int(promises.times[place]), now + 1, others.get(number, now))
                 assert starts[number] <= planned, (number, starts[number], planned)
@@ -117,7 +120,7 @@ class Rig:
         self.do(st.Planned(starts, whole=False))
         # Limits are not planned in time, and what was promised to an array is for its next element then.
         if starts and not state.accounts and not any(state.jobs[start.number].is_array for start in starts):
-            self.nothing_is_later(whole)
+            self.nothing_is_later(starts, whole)
         if not simple:
             return ""
         return f"{'later ' if not exact else ''}{'some' if starts and left else 'left' if left else 'all' if starts else 'none'}"
