@@ -11,7 +11,7 @@ where only that can know:
 
 - jobs were submitted, changed, held, released or became eligible, limits or policies were changed, a reservation began or
   ended, jobs are suspended or may preempt others, the backfill is conservative;
-- what ended ran on several nodes, held licenses or a reservation, is waited for by others, started after that cycle, or gave
+- what ended ran on several nodes, held licenses or a reservation, is waited for by others, started in that cycle or since, or gave
   back what a limit has stopped somebody for (of GPU minutes, where they are limited at all).
 
 A start is checked against the state before it is made, as every other.
