@@ -5,7 +5,10 @@ a reservation of a twentieth of the nodes, masks of partitions and constraints, 
 timed, in seconds of the processor, is what a cycle does once the arrays of the snapshot are there: ordering the jobs,
 making the bounds, the pass itself.
 
-    python benchmarks/bench_sched.py [--sizes small,medium,large,huge] [--free 2] [--seed 1] [--runs 3]
+After it so many jobs end, early, each on another node. What is timed there is from the figures of that node to what starts on
+it (`Ending.at`); `known` are the ends after which nothing was left to a whole cycle, `+` the starts at an end in all.
+
+    python benchmarks/bench_sched.py [--sizes small,medium,large,huge] [--free 2] [--seed 1] [--runs 3] [--ends 400]
 """
 
 from __future__ import annotations
@@ -19,11 +22,14 @@ from typing import Any
 
 import numpy as np
 
+from flagplotd.sched.arrays import Arrays
+from flagplotd.sched.ending import Ending
 from flagplotd.sched.kernel import layout as at
 from flagplotd.sched.kernel.cycle import cycle, prepare
 from flagplotd.sched.kernel.gang import SWITCH
 from flagplotd.sched.kernel.sorting import places
 from flagplotd.sched.kernel.timeline import link_all
+from flagplotd.sched.plan import Ran
 from flagplotd.sched.typical import typical_of
 
 GPUS, CPUS, MEMORY, NUMA, LEAF = 8, 128, 1_000_000, 2, 32
@@ -32,20 +38,21 @@ NOW, ACCOUNTS, LICENSES, STARTS = 1_000_000, 1_000, 2, 65_536
 
 @dataclass(frozen=True)
 class Size:
-    """Pending jobs, nodes, planned starts, distinct shapes, and the aim in milliseconds."""
+    """Pending jobs, nodes, planned starts, distinct shapes, and the aims in milliseconds and, at an end, microseconds."""
 
     jobs: int
     nodes: int
     reservations: int
     shapes: int
     aim_ms: float
+    aim_us: float = 0
 
 
 SIZES = {
-    "small": Size(10_000, 1_000, 100, 2_000, 15),
-    "medium": Size(100_000, 10_000, 100, 5_000, 120),
-    "large": Size(1_000_000, 10_000, 1_000, 20_000, 600),
-    "huge": Size(1_000_000, 100_000, 100, 20_000, 1_500),
+    "small": Size(10_000, 1_000, 100, 2_000, 15, 20),
+    "medium": Size(100_000, 10_000, 100, 5_000, 120, 50),
+    "large": Size(1_000_000, 10_000, 1_000, 20_000, 600, 50),
+    "huge": Size(1_000_000, 100_000, 100, 20_000, 1_500, 100),
 }
 
 
@@ -142,19 +149,44 @@ class World:
         when, run = np.zeros((at.BOUNDS, count), ints), np.zeros(GPUS, np.int32)
         out, out_gpu = np.zeros((STARTS, 3), ints), np.zeros((STARTS, GPUS), np.int32)
         answers, most = np.zeros(len(self.jobs), at.ANSWER), int(self.shapes["most"].max())
-        failed = np.zeros(len(self.shapes), ints)
+        failed, held = np.zeros(len(self.shapes), ints), np.zeros(self.size.reservations, at.HELD)
         began = time.process_time()
         jobs = np.take(self.jobs, places(-self.priority))
         prepare(NOW, count, self.nodes, free, self.g_free, self.cards, self.events, self.e_gpu, when, first, run)
         rows = cycle(
-            NOW, self.size.reservations, False, jobs, np.zeros(self.size.reservations, at.HELD), np.zeros(0, ints),
+            NOW, self.size.reservations, False, jobs, held, np.zeros(0, ints),
             np.zeros((0, GPUS), np.int32), self.shapes, self.masks, free, self.nodes, self.g_free, self.cards,
             self.c_numa, self.events, self.e_gpu, self.tail, when, first, self.c_first, self.c_scope, self.used, self.most,
             self.switches, self._typical()[0], count, failed, np.zeros(2 + NUMA, ints), np.zeros(GPUS, np.int32), run, np.zeros(GPUS, np.int32),
             np.zeros(4, ints), np.zeros(most, ints), np.zeros(count, ints), np.zeros(len(self.switches) + 2 * count, ints),
             np.zeros(count, ints), np.zeros(2, ints), out, out_gpu, answers,
         )  # fmt: skip
-        return time.process_time() - began, answers, rows
+        seconds = time.process_time() - began
+        arrays = Arrays(self.shapes, self.masks, free, self.nodes, self.g_free, self.cards, self.c_numa, self.events,
+                        self.e_gpu, self.tail)  # fmt: skip
+        self.ran = Ran(arrays, jobs, held, answers, when, first, self.c_first, self.c_scope, self.used, self.most, True)
+        return seconds, answers, rows
+
+    def ends(self, count: int) -> tuple[list[float], int, int]:
+        """After the cycle, jobs end: the seconds of each, how many left nothing, and how many jobs started."""
+        ending = Ending(self.ran, np.arange(1, len(self.busy) + 1), self.size.reservations)
+        known = started = 0
+        took, seen = [], set[int]()
+        for event in self.dice.permutation(len(self.busy)).tolist():
+            row, gpu = int(self.busy[event]), int(np.argmax(self.e_gpu[event, :GPUS]))
+            if row in seen or len(took) == count:
+                continue
+            seen.add(row)
+            self.nodes["cpu"][row] += 16
+            self.nodes["mem"][row] += 120_000
+            self.g_free[row, gpu] += 8
+            self.c_numa[row, gpu * NUMA // GPUS] += 16
+            ending.partial = False
+            began = time.process_time()
+            rows = ending.at(NOW + 1, row, event + 1)
+            took.append(time.process_time() - began)
+            known, started = known + (not ending.partial), started + rows
+        return took, known, started
 
     def _typical(self) -> Any:
         held = len(self.busy)
@@ -178,23 +210,30 @@ def main() -> None:
     options.add_argument("--free", type=float, default=2, help="idle GPUs per thousand")
     options.add_argument("--seed", type=int, default=1)
     options.add_argument("--runs", type=int, default=3)
+    options.add_argument("--ends", type=int, default=400)
     chosen = options.parse_args()
-    World(Size(100, 100, 10, 50, 0), 0.1, chosen.seed).cycle()
+    small = World(Size(100, 100, 10, 50, 0), 0.1, chosen.seed)
+    small.cycle()
+    small.ends(10)
     print(f"seed {chosen.seed}, {chosen.free:g} of 1,000 GPUs idle, medians of {chosen.runs} runs")
     print(f"{'pending × nodes':<22}{'K':>6}{'shapes':>8}{'floor ms':>10}{'cycle ms':>10}{'aim ms':>8}{'× floor':>9}"
-          f"{'started':>9}{'planned':>9}{'peak MiB':>10}")  # fmt: skip
+          f"{'started':>9}{'planned':>9}{'peak MiB':>10}{'end µs':>8}{'aim µs':>8}{'known':>7}{'+':>5}")  # fmt: skip
     for size in (SIZES[name] for name in chosen.sizes.split(",")):
-        floors, cycles = [], []
+        floors, cycles, ends = [], [], list[float]()
         for _ in range(chosen.runs):
             world = World(size, chosen.free / 1_000, chosen.seed)
             floors.append(world.floor())
             seconds, answers, _ = world.cycle()
+            begun, planned = int(answers["started"].sum()), int((answers["start"] > 0).sum())
             cycles.append(seconds)
+            some, known, started = world.ends(chosen.ends)
+            ends += some
         floor, took = statistics.median(floors) * 1e3, statistics.median(cycles) * 1e3
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
         print(f"{f'{size.jobs:,} × {size.nodes:,}':<22}{size.reservations:>6,}{size.shapes:>8,}{floor:>10.1f}{took:>10.1f}"
-              f"{size.aim_ms:>8,.0f}{took / floor:>9.1f}{int(answers['started'].sum()):>9,}"
-              f"{int((answers['start'] > 0).sum()):>9,}{peak:>10,}", flush=True)  # fmt: skip
+              f"{size.aim_ms:>8,.0f}{took / floor:>9.1f}{begun:>9,}{planned:>9,}{peak:>10,}"
+              f"{statistics.median(ends) * 1e6:>8.1f}{size.aim_us:>8,.0f}"
+              f"{known / len(some):>7.0%}{started:>5,}", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec import Struct
 
-from flagplot_wire.alloc import Allocation
+from flagplot_wire.alloc import Allocation, NodeAlloc
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.indices import first_indices
 from flagplot_wire.job import Forecast, Reason, Why
@@ -16,6 +16,7 @@ from flagplotd.core.stimuli import Start
 if TYPE_CHECKING:
     from flagplotd.sched.forecasts import Known
     from flagplotd.sched.promises import Promises
+    from flagplotd.sched.shapes import Shape
     from flagplotd.sched.snapshot import Snapshot
 
 
@@ -58,13 +59,29 @@ class Plan(Struct, frozen=True):
     promises: Promises | None = None
 
 
+class Ran(NamedTuple):
+    """The kernels' arrays as a cycle left them, by the names of `kernel.cycle.cycle`'s arguments."""
+
+    arrays: Any
+    jobs: Any
+    held: Any
+    answers: Any
+    when: Any
+    first: Any
+    c_first: Any
+    c_scope: Any
+    used: Any
+    most: Any
+    all_tried: bool
+    """Whether there was room for all starts."""
+
+
 class Done(Struct):
-    """A cycle's figures: what starts, the kernels' answers for what waits, in order, and what of each limit is used then."""
+    """A cycle's figures: what starts, and the kernels' arrays for what waits, in order (None: there was nothing to do)."""
 
     snapshot: Any
     starts: tuple[Start, ...] = ()
-    answers: Any = None
-    used: Any = None
+    ran: Ran | None = None
     promises: Promises | None = None
     """What the next cycle is to know of the planned starts (None: nothing is planned)."""
 
@@ -76,8 +93,8 @@ class Done(Struct):
         snapshot, known = self.snapshot, known or Known()
         known.tidy()
         known.forget(always)
-        if self.answers is not None:
-            waiting = of_waiting(snapshot, self.answers, self.used.tolist(), known)
+        if self.ran is not None:
+            waiting = of_waiting(snapshot, self.ran.answers, self.ran.used.tolist(), known)
         else:
             waiting = [_no_nodes(number) for number in snapshot.waiting.rows["number"].tolist()]
         return (*of_idle(snapshot, known), *waiting)
@@ -94,8 +111,8 @@ def run(snapshot: Snapshot, policy: Policy) -> Done:
     in_order(snapshot, policy)
     if not len(snapshot.waiting) or not snapshot.nodes:
         return Done(snapshot)
-    out, out_gpu, answers, used, promises = _run(snapshot, policy)
-    return Done(snapshot, tuple(_starts(snapshot, out.tolist(), out_gpu.tolist())), answers, used, promises)
+    out, out_gpu, ran, promises = _run(snapshot, policy)
+    return Done(snapshot, tuple(_starts(snapshot, out.tolist(), out_gpu.tolist())), ran, promises)
 
 
 def in_order(snapshot: Snapshot, policy: Policy) -> None:
@@ -108,9 +125,8 @@ def in_order(snapshot: Snapshot, policy: Policy) -> None:
     snapshot.waiting = snapshot.waiting.take(order)
 
 
-def _run(snapshot: Snapshot, policy: Policy) -> tuple[Any, Any, Any, Any, Promises]:
-    """The kernels' answers: rows of starts, the GPUs of each, what they say of each job, what of each limit is used
-    then, and what is promised."""
+def _run(snapshot: Snapshot, policy: Policy) -> tuple[Any, Any, Ran, Promises]:
+    """The kernels' answers: rows of starts, the GPUs of each, the rest, and what is promised."""
     import numpy as np
 
     from flagplotd.sched.arrays import arrays_of, switches_of
@@ -159,7 +175,8 @@ def _run(snapshot: Snapshot, policy: Policy) -> tuple[Any, Any, Any, Any, Promis
         np.zeros(width, np.int32), np.zeros(4, ints), np.zeros(most, ints), np.zeros(nodes, ints),
         np.zeros(len(switches) + 2 * nodes + 1, ints), np.zeros(nodes, ints), np.zeros(2, ints), out, out_gpu, answers,
     )  # fmt: skip
-    return out[:written], out_gpu[:written], answers, used, made(snapshot, jobs, held, arrays.events, arrays.e_gpu)
+    ran = Ran(arrays, jobs, held, answers, when, first, c_first, c_scope, used, limits, written + most <= rows)
+    return out[:written], out_gpu[:written], ran, made(snapshot, jobs, held, arrays.events, arrays.e_gpu)
 
 
 def _no_nodes(number: Any) -> Forecast:
@@ -168,11 +185,8 @@ def _no_nodes(number: Any) -> Forecast:
 
 def _starts(snapshot: Snapshot, rows: list[list[int]], gpus: list[list[int]]) -> list[Start]:
     """From the kernel's rows (job, node, 1 for the first part) and the shards of each GPU to allocations."""
-    from flagplotd.sched.place import part_of
-    from flagplotd.sched.shapes import memory_on
-
     starts: list[Start] = []
-    free = list(snapshot.free_cpus)
+    free: dict[int, int] = {}
     indices: dict[int, list[int]] = {}
     row = 0
     while row < len(rows):
@@ -181,10 +195,9 @@ def _starts(snapshot: Snapshot, rows: list[list[int]], gpus: list[list[int]]) ->
         tasks_left = waiting.job.spec.request.tasks or 0
         while True:
             node = rows[row][1]
-            cpus = int(snapshot.n_cpu[node]) if shape.exclusive else shape.cpu
-            memory = memory_on(shape, int(snapshot.n_cpu[node]), int(snapshot.n_mem[node]))
             tasks = min(shape.tasks, max(tasks_left - rank, 1)) if tasks_left else shape.tasks
-            part, free[node] = part_of(snapshot.nodes[node], free[node], cpus, memory, gpus[row], tasks, rank)
+            there = free.get(node, snapshot.free_cpus[node])
+            part, free[node] = part_on(snapshot, node, there, shape, gpus[row], tasks, rank)
             parts.append(part)
             rank += tasks
             row += 1
@@ -198,3 +211,16 @@ def _starts(snapshot: Snapshot, rows: list[list[int]], gpus: list[list[int]]) ->
             index = indices[number].pop()
         starts.append(Start(number, Allocation(tuple(parts)), index))
     return starts
+
+
+def part_on(
+    snapshot: Snapshot, node: int, free: int, shape: Shape, gpus: list[int], tasks: int, rank: int
+) -> tuple[NodeAlloc, int]:
+    """The part of a shape on the node of a row with the shards of each GPU and `free` CPUs (a mask); and what is free after."""
+    from flagplotd.sched.place import part_of
+    from flagplotd.sched.shapes import memory_on
+
+    total, memory_mib = int(snapshot.n_cpu[node]), int(snapshot.n_mem[node])
+    cpus = total if shape.exclusive else shape.cpu
+    memory = memory_on(shape, total, memory_mib)
+    return part_of(snapshot.nodes[node], free, cpus, memory, gpus, tasks, rank)

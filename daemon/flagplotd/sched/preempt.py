@@ -30,7 +30,7 @@ from flagplotd.sched.whatif import WhatIf
 
 if TYPE_CHECKING:
     from flagplotd.sched.forecasts import Known
-    from flagplotd.sched.plan import Policy
+    from flagplotd.sched.plan import Done, Policy
     from flagplotd.sched.queue import Waiting
     from flagplotd.sched.snapshot import Snapshot
 
@@ -331,7 +331,12 @@ def planned(snapshot: Snapshot, policy: Policy, known: Known | None = None) -> P
     from flagplotd.sched.plan import run
 
     policy = guarded(snapshot, policy)
-    done = run(snapshot, policy)
+    return concluded(run(snapshot, policy), policy, known)
+
+
+def concluded(done: Done, policy: Policy, known: Known | None = None) -> Planned:
+    """As `planned`, after the plan itself was made under a `guarded` policy."""
+    snapshot = done.snapshot
     if snapshot.memory is not None and done.promises is not None:
         snapshot.memory.promises = done.promises
     decision = decide(snapshot, done.starts, policy)

@@ -26,6 +26,7 @@ from flagplotd.sched.eligible import again_at, in_its_room, not_eligible, starts
 from flagplotd.sched.ends import Ends
 from flagplotd.sched.hardware import Hardware
 from flagplotd.sched.holds import holds_of
+from flagplotd.sched.kernel.layout import NEVER
 from flagplotd.sched.leaving import leaving
 from flagplotd.sched.snapshot import Snapshot, assemble
 from flagplotd.sched.table import Table
@@ -134,6 +135,32 @@ class Standing:
         )
         self.reservations = [(one.name, one.start, one.end) for one in state.reservations.values()]
         self.partitions = dict(state.partitions)
+
+    def active(self, number: JobNumber) -> Job | None:
+        """A job that held something at the last `sync`, as it was."""
+        return self._active.get(number)
+
+    @property
+    def next_due(self) -> int:
+        """The first moment at which time alone may change what is said of a pending job."""
+        return self._again[0][0] if self._again else NEVER
+
+    def node(self, name: str) -> Node | None:
+        """A node as it was at the last `sync`."""
+        row = self._index.get(name)
+        return None if row is None else self.nodes[row]
+
+    def watched(self, job: Job) -> bool:
+        """Whether what pending jobs wait for may be this job."""
+        return bool(self._watching.dependants) and any(True for _ in self._watching.by(job))
+
+    def fresh_node(self, state: State, name: str) -> int | None:
+        """Bring the arrays of one node up to date; its row (None: it is not as it was at the last `sync`)."""
+        row, node = self._index.get(name), state.nodes.get(name)
+        if row is None or node is None or node.inventory != self.nodes[row].inventory or self.hardware is None:
+            return None
+        self.hardware.fill(row, node, state.use.get(name, NodeUse()), self._parked.get(name, 0))
+        return row
 
     def _nodes_differ(self, state: State, names: set[str]) -> bool:
         for name in names:

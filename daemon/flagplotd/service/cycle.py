@@ -19,6 +19,7 @@ from flagplotd.service.loop import Loop
 from flagplotd.service.sizes import pieces
 
 if TYPE_CHECKING:
+    from flagplotd.sched.between import Between, Left
     from flagplotd.sched.forecasts import Known
     from flagplotd.sched.promises import Memory
     from flagplotd.sched.snapshot import Snapshot
@@ -38,7 +39,8 @@ class Cycle:
     """Runs cycles when asked, and every `EVERY_S` unless time alone changes nothing. `loaded` is set when the modules are imported, `compiled` when the
     kernels are ready; `last_us` is the last plan's time; `fairshare` remembers the fair tree.
 
-    The standing snapshot is brought up to date here and read in the worker: one turn after the other."""
+    The standing snapshot is brought up to date here and read in the worker: one turn after the other. Between two cycles a
+    node where a job ended is tried at once, on the loop, where that is known to be the same (`sched.between`)."""
 
     def __init__(self, loop: Loop, policy: Policy) -> None:
         self._loop = loop
@@ -49,6 +51,8 @@ class Cycle:
         self._memory: Memory | None = None
         self._standing: Standing | None = None
         self._known: Known | None = None
+        self._between: Between | None = None
+        self._trying = False
         self._turn = asyncio.Lock()
         self._still_at = -1
         loop.watch = self._note
@@ -63,13 +67,33 @@ class Cycle:
     def _note(self, body: Body) -> None:
         if self._standing is not None:
             self._standing.note(body)
+        if self._between is not None:
+            self._between.note(body)
+            self._try_soon()
+
+    def _try_soon(self) -> None:
+        if self._between is not None and self._between.ready and not self._trying:
+            self._trying = True
+            asyncio.get_running_loop().call_soon(self._try)
+
+    def _try(self) -> None:
+        """Start what fits where something became free; a cycle under way is waited for."""
+        self._trying = False
+        if self._between is None or self._turn.locked():
+            return
+        starts = self._between.starts(self._loop.state, self._loop.now())
+        if starts:
+            self._loop.post(Planned(starts, whole=False))
+        self._try_soon()
 
     async def ask(self, question: Callable[[Snapshot], Forecast], extra: Job | None = None) -> Forecast:
         """The answer that a snapshot of now gives, worked out in the scheduler's thread; `extra` is a job that was not
         submitted."""
         async with self._turn:
             made = self._snapshot(extra)
-            return await self._in_worker(lambda: question(made()))
+            answer = await self._in_worker(lambda: question(made()))
+        self._try_soon()
+        return answer
 
     async def _in_worker(self, work: Callable[[], R]) -> R:
         return await asyncio.get_running_loop().run_in_executor(self._worker, work)
@@ -146,18 +170,30 @@ class Cycle:
 
         return made
 
+    def _watch_since(self) -> Between:
+        from flagplotd.sched.between import Between
+
+        assert self._standing is not None
+        self._between = Between(self._standing, self._loop.state)
+        return self._between
+
     async def _once(self) -> None:
         state = self._loop.state
         if not (state.pending or state.suspended):
             return
         async with self._turn:
+            # What the last cycle left is given up before as much is made again.
+            self._between = None
             made, seq, started = self._snapshot(), state.seq, clock.ticks()
-            planned, still = await self._in_worker(lambda: _plan(made, self.policy, self._known))
+            between = self._watch_since()
+            planned, left, still = await self._in_worker(lambda: _plan(made, self.policy, self._known))
             self.last_us = int((clock.ticks() - started) * 1e6)
+            between.follow(left)
             outcome = await self._loop.ask(planned)
             if isinstance(outcome.reply, Failure) and self._standing is not None:
                 # What the plan says was not taken note of.
                 self._standing.table.forget()
+        self._try_soon()
         self._still_at = seq if still and not state.suspended else -1
         if self._loop.hub.subscriptions:
             there = self._loop.state.forecasts
@@ -165,10 +201,13 @@ class Cycle:
                 self._loop.hub.push(ForecastsPushed(tuple(some)))
 
 
-def _plan(made: Callable[[], Snapshot], policy: Policy, known: Known | None) -> tuple[Planned, bool]:
-    """The plan, and whether time alone changes nothing."""
-    from flagplotd.sched.preempt import planned
+def _plan(made: Callable[[], Snapshot], policy: Policy, known: Known | None) -> tuple[Planned, Left | None, bool]:
+    """The plan, what it left, and whether time alone changes nothing."""
+    from flagplotd.sched.between import left_by
+    from flagplotd.sched.plan import run
+    from flagplotd.sched.preempt import concluded, guarded
 
     snapshot = made()
-    still = snapshot.still
-    return planned(snapshot, policy, known), still
+    still, policy = snapshot.still, guarded(snapshot, policy)
+    done = run(snapshot, policy)
+    return concluded(done, policy, known), left_by(done, policy), still

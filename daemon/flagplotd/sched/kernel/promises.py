@@ -138,6 +138,20 @@ def _in_one_choice(one, shape, masks, events):
 
 
 @inner
+def part_there(event, time, end, res, nodes, g_free, events, e_gpu, room, room_gpu, run):
+    """Whether what an event takes, which is not in its node's timeline, is free there from `time` to `end`."""
+    if not window(nodes, g_free, events, e_gpu, events[event].row, time, end, res, room, room_gpu, run):
+        return False
+    if room[0] < -events[event].cpu or room[1] < -events[event].mem:
+        return False
+    there = True
+    for gpu in range(room_gpu.shape[0]):
+        # Others may be taken twice, by reservations that overlap.
+        there &= e_gpu[event, gpu] >= 0 or room_gpu[gpu] >= -e_gpu[event, gpu]
+    return there
+
+
+@inner
 def can_keep(one, time, shape, masks, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run):
     """Whether a promise that is not in the timelines can be had where it was made, from `time` on. Which CPUs near GPUs will
     be free is not kept: such a promise is always made anew."""
@@ -146,17 +160,10 @@ def can_keep(one, time, shape, masks, nodes, g_free, events, e_gpu, licenses, ro
         return False
     for part in range(one.parts):
         event = one.first + 2 * part
-        row = events[event].row
-        if not nodes[row].up:
+        if not nodes[events[event].row].up:
             return False
-        if not window(nodes, g_free, events, e_gpu, row, time, end, shape.res, room, room_gpu, run):
+        if not part_there(event, time, end, shape.res, nodes, g_free, events, e_gpu, room, room_gpu, run):
             return False
-        if room[0] < -events[event].cpu or room[1] < -events[event].mem:
-            return False
-        for gpu in range(room_gpu.shape[0]):
-            # Others may be taken twice, by reservations that overlap.
-            if e_gpu[event, gpu] < 0 and room_gpu[gpu] < -e_gpu[event, gpu]:
-                return False
     for index in range(shape.licenses):
         row = licenses + shape.license[index]
         if not window(nodes, g_free, events, e_gpu, row, time, end, shape.res, room, room_gpu, run):

@@ -164,16 +164,22 @@ def earliest_on(shape, nodes, g_free, cards, c_numa, events, e_gpu, row, start, 
 @inner
 def bound_node(nodes, g_free, cards, events, e_gpu, row, now, when, first, run):
     """Fill a node's column of `when`, and bring the bounds of its 64 nodes up to date."""
-    for level in range(BOUNDS):
-        when[level, row] = NEVER
-    if nodes[row].up:
-        _walk(nodes, g_free, cards, events, e_gpu, row, now, when, run)
+    bound_row(nodes, g_free, cards, events, e_gpu, row, now, when, run)
     block = row >> 6
     for level in range(BOUNDS):
         least = NEVER
         for one in range(block << 6, min((block + 1) << 6, when.shape[1])):
             least = min(least, when[level, one])
         first[level, block] = least
+
+
+@inner
+def bound_row(nodes, g_free, cards, events, e_gpu, row, now, when, run):
+    """Fill a node's column of `when` alone."""
+    for level in range(BOUNDS):
+        when[level, row] = NEVER
+    if nodes[row].up:
+        _walk(nodes, g_free, cards, events, e_gpu, row, now, when, run)
 
 
 @inner
