@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 from support import images
@@ -64,9 +65,11 @@ async def test_a_container_ends_with_its_job(rig: Rig, storage: dict[str, str]) 
 async def test_what_a_killed_container_left_is_removed(rig: Rig, storage: dict[str, str]) -> None:
     rig.launch(1, "#!/bin/sh\ntouch begun\nsleep 311.5\n", spec=wish(rig), environment=storage)
     await until((rig.work / "begun").exists)
+    listed = ["podman", "ps", "--all", "--filter=label=flagplot", "--format={{.Names}} {{.Pid}}"]
+    begun = subprocess.run(listed, env={**os.environ, **storage}, capture_output=True, text=True, check=True).stdout
     rig.controller.send(al.Stop(Epoch(1), JobNumber(1), 1, 0))
     await rig.controller.end(1)
-    listed = ["podman", "ps", "--all", "--filter=label=flagplot", "--format={{.Names}}"]
+    await until(lambda: not Path("/proc", begun.split()[1]).exists())
     rig.launch(2, "#!/bin/sh\ntouch again\n", spec=wish(rig), environment=storage)
     assert (await rig.controller.end(2)).exit_code == 0 and (rig.work / "again").exists()
     left = subprocess.run(listed, env={**os.environ, **storage}, capture_output=True, text=True, check=True).stdout

@@ -70,6 +70,7 @@ def submit_watch_and_follow(lab: Cluster, terminal: Terminal) -> None:
     terminal.wait_for("line 1")
     terminal.wait_for("line 6")
     terminal.keys("Escape")
+    terminal.wait_gone("Why pending")
     lab.wait_state(1, "COMPLETED")
     assert stored_state(lab, 1) == "COMPLETED"
 

@@ -22,7 +22,6 @@ from numba import njit
 
 from flagplotd.sched.kernel.compiler import OPTIONS, inner
 from flagplotd.sched.kernel.cycle import over, refresh, take
-from flagplotd.sched.kernel.fit import fits
 from flagplotd.sched.kernel.layout import (
     AT_CPU,
     AT_MEM,
@@ -35,7 +34,7 @@ from flagplotd.sched.kernel.layout import (
 )
 from flagplotd.sched.kernel.promises import part_there, take_out
 from flagplotd.sched.kernel.search import ONE, fits_now
-from flagplotd.sched.kernel.timeline import bound_row, earliest_on, link, log2, unlink, window
+from flagplotd.sched.kernel.timeline import bound_row, earliest_on, link, log2, unlink
 
 NO, STARTS, UNKNOWN = range(3)
 ALL, SOME, PLANNED, OVER = range(4)
@@ -119,15 +118,6 @@ def _is_plain(shape):
 
 
 @inner
-def _is_counted(shape):
-    """Whether a gang starts when any so many nodes are free."""
-    return (
-        shape.licenses + shape.others + shape.groups + shape.switches + shape.contiguous + shape.near == 0
-        and shape.res < 0
-    )
-
-
-@inner
 def _reach(head, now, row, when):
     """A moment before which a planned job does not fit on the node, and the one before which it must to be planned there."""
     soon = max(now, when[head.gpus, row], when[head.cpu, row], when[head.part, row])
@@ -151,10 +141,9 @@ def _is_own(job, events, own, count):
 
 
 @inner
-def _head(head, now, row, due, jobs, shapes, masks, nodes, g_free, cards, c_numa, events, e_gpu, when, c_first, c_scope, used,
+def _head(head, now, row, jobs, shapes, masks, nodes, g_free, cards, c_numa, events, e_gpu, when, c_first, c_scope, used,
           most, room, room_gpu, run, answers, own, count, mine):  # fmt: skip
-    """Whether a job that is planned (on the node: `mine`) starts there at once, or may be planned otherwise now. `due` is when
-    the job that ended was to end."""
+    """Whether a job that is planned (on the node: `mine`) starts there at once, or may be planned otherwise now."""
     job, time = head.job, head.time
     soon, before = _reach(head, now, row, when)
     closed = not _open_to(head.mask, head.choices, head.step, row, masks)
@@ -173,24 +162,12 @@ def _head(head, now, row, due, jobs, shapes, masks, nodes, g_free, cards, c_numa
         if fit or (start < before and start + shape.limit <= shape.closes):
             if fit and _is_plain(shape) and over(jobs[job].chain, shape.need, c_first, c_scope, used, most) < 0:
                 return STARTS
-            # Of a gang nothing changes where this node counted among those that are free sooner before.
-            counted = shape.most > 1 and _is_counted(shape) and now < due < time
-            if not (
-                counted and _fits_from(shape, row, time - 1, nodes, g_free, cards, events, e_gpu, room, room_gpu, run)
-            ):
-                return UNKNOWN
+            return UNKNOWN
     if mine and (
         time <= now or not _put_back(job, shape, time, nodes, g_free, events, e_gpu, room, room_gpu, run, own, count)
     ):
         return UNKNOWN
     return NO
-
-
-@inner
-def _fits_from(shape, row, time, nodes, g_free, cards, events, e_gpu, room, room_gpu, run):
-    return window(nodes, g_free, events, e_gpu, row, time, time + shape.limit, shape.res, room, room_gpu, run) and fits(
-        shape, nodes[row], room, room_gpu, cards[row]
-    )
 
 
 @inner
@@ -295,7 +272,7 @@ def ended(now, row, number, planned_only, e_number, jobs, held, shapes, masks, f
         mine = count > 0 and _is_own(head.job, events, own, count)
         if head.job < 0 or (not mine and _passes(head, now, row, masks, when)):
             continue
-        what = _head(head, now, row, due, jobs, shapes, masks, nodes, g_free, cards, c_numa, events, e_gpu, when, c_first,
+        what = _head(head, now, row, jobs, shapes, masks, nodes, g_free, cards, c_numa, events, e_gpu, when, c_first,
                      c_scope, used, most, room, room_gpu, run, answers, own, count, mine)  # fmt: skip
         if what == STARTS and tail[0] < events.shape[0]:
             _give_up(head, now, jobs, held, shapes, nodes, g_free, cards, events, e_gpu, when, first, run, own, count)
