@@ -267,21 +267,6 @@ def hold_all(now, jobs, held, shapes, masks, free, nodes, g_free, cards, c_numa,
 
 
 @inner
-def crossed(jobs, held, shapes, c_first, c_scope, used, most):
-    """Whether a job with a planned start is over a limit by now, that one behind it has used up: it has no planned start
-    any more, and what stands behind it is to be planned without it."""
-    for job in range(jobs.shape[0]):
-        at = jobs[job].held
-        if (
-            at >= 0
-            and held[at].linked
-            and over(jobs[job].chain, shapes[jobs[job].shape].need, c_first, c_scope, used, most) >= 0
-        ):
-            return True
-    return False
-
-
-@inner
 def start_job(job, rows, made, again, now, jobs, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, tail, when,
               first, c_first, c_scope, used, most, switches, typical, licenses, failed, room, room_gpu, run, gpus, levels, found, tally,
               chosen, info, out, out_gpu, answers):  # fmt: skip
@@ -319,8 +304,7 @@ def cycle(now, reservations, firm, jobs, held, kept, kept_gpu, shapes, masks, fr
     any more in this pass. `tail` counts the events and the rows of `held`, which are promises made before to begin with.
 
     With `firm` no job gets a start that is later than promised before, but for what stands in front of it (`hold_all`):
-    all are tried again for as long as any of them gets an earlier one, so that what that frees is used. So they are where
-    a job behind took the last of a limit that one with a planned start is under.
+    all are tried again for as long as any of them gets an earlier one, so that what that frees is used.
     """
     recall(jobs, held, shapes, kept, kept_gpu, nodes, events, e_gpu, tail, gpus, licenses)
     if firm:
@@ -365,7 +349,6 @@ def cycle(now, reservations, firm, jobs, held, kept, kept_gpu, shapes, masks, fr
             moved |= linked and time != before
             if time < NEVER:
                 answer.start, answer.node = time, events[held[at].first].row
-        moved |= crossed(jobs, held, shapes, c_first, c_scope, used, most)
     return rows
 
 
