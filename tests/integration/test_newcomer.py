@@ -80,7 +80,7 @@ def pick_a_script(lab: Cluster, terminal: Terminal) -> None:
     terminal.wait_for("Submit a job")
     terminal.keys("F8")
     terminal.keys(*["Tab"] * (TO_COMMAND + 1))
-    terminal.wait_focus("or script file")
+    terminal.tab_to("or script file")
     terminal.type(str(lab.work / "shared_gpu.sh"))
     terminal.wait_for("tart now")
     terminal.keys("F2")

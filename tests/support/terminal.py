@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
+import pytest
 from support.cluster import wait_until
 
 
@@ -67,6 +68,17 @@ class Terminal:
             return label in line and column > line.index(label)
 
         wait_until(inside, seconds, f"the cursor behind {label!r}")
+
+    def tab_to(self, label: str, most: int = 40) -> None:
+        """Press Tab until the cursor stands in the field behind `label`: fields that are still being made are passed by."""
+        for _ in range(most):
+            try:
+                self.wait_focus(label, 1)
+            except pytest.fail.Exception:
+                self.keys("Tab")
+            else:
+                return
+        self.wait_focus(label)
 
     def resize(self, columns: int, rows: int) -> None:
         """Change the terminal's size."""

@@ -19,11 +19,13 @@ OWN = ("PATH", "HOME", "SHELL", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "
 USUAL_UMASK = 0o022
 
 TIDIED = """\
-left() { "$0" ps --all --filter=label=flagplot --format='left {{.ID}} {{.Pid}}' 2>&1 </dev/null; }
+left() { "$0" ps --all --filter=label=flagplot --format='left {{.ID}} {{.Pid}} {{.Exited}}' 2>&1 </dev/null; }
 said=$(left)
 case $said in *"system migrate"*) "$0" system migrate >/dev/null 2>&1 </dev/null; said=$(left) ;; esac
-printf '%s\\n' "$said" | while read -r word id pid; do
-    [ "$word" = left ] && [ "$pid" -gt 0 ] && [ ! -d "/proc/$pid" ] && "$0" rm --force "$id" >/dev/null 2>&1 </dev/null
+printf '%s\\n' "$said" | while read -r word id pid over; do
+    [ "$word" = left ] || continue
+    [ "$over" = true ] || { [ "$pid" -gt 0 ] && [ ! -d "/proc/$pid" ]; } || continue
+    "$0" rm --force "$id" >/dev/null 2>&1 </dev/null
 done
 exec "$0" "$@"
 """
