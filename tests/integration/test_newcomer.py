@@ -127,6 +127,7 @@ def edit_time_limit(lab: Cluster, terminal: Terminal) -> None:
     terminal.wait_for("--time=2:00:00")
     terminal.keys("F2")
     wait_until(lambda: lab.job(3)["time_limit_s"] == 7_200, 20, "the new time limit")
+    terminal.wait_gone("Edit job 3")
     terminal.keys("Escape")
     terminal.wait_gone("/waiting")
 
