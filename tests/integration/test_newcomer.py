@@ -130,6 +130,7 @@ def edit_time_limit(lab: Cluster, terminal: Terminal) -> None:
     terminal.wait_gone("Edit job 3")
     terminal.keys("Escape")
     terminal.wait_gone("/waiting")
+    assert lab.job(3)["state"] == "PENDING"
 
 
 def drain_and_resume(lab: Cluster, terminal: Terminal) -> None:
