@@ -111,7 +111,7 @@ def cancel_with_confirmation(lab: Cluster, terminal: Terminal) -> None:
     lab.wait_state(number, "CANCELLED")
     assert stored_state(lab, number) == "CANCELLED"
     terminal.keys("Escape")
-    terminal.wait_gone("/victim")
+    terminal.wait_for("waiting", "victim")
 
 
 def edit_time_limit(lab: Cluster, terminal: Terminal) -> None:
@@ -129,8 +129,7 @@ def edit_time_limit(lab: Cluster, terminal: Terminal) -> None:
     wait_until(lambda: lab.job(3)["time_limit_s"] == 7_200, 20, "the new time limit")
     terminal.wait_gone("Edit job 3")
     terminal.keys("Escape")
-    terminal.wait_gone("/waiting")
-    assert lab.job(3)["state"] == "PENDING"
+    terminal.wait_for("trial", "waiting")
 
 
 def drain_and_resume(lab: Cluster, terminal: Terminal) -> None:
