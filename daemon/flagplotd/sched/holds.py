@@ -77,7 +77,8 @@ def _part(
     state: State, reservation: Reservation, number: int, node: Node, row: int, start: int, end: int, now: int,
     default_time_s: int,
 ) -> list[Hold]:  # fmt: skip
-    """A reservation of some cores or GPUs of a node: what its own jobs hold of it already is held when they end."""
+    """A reservation of some cores or GPUs of a node: what its own jobs hold of it already is held when they end. What one
+    takes in a cycle counts so from the next one on: in its own, others go around the whole of it."""
     assert node.inventory is not None
     members = _members(state, reservation, node.name, now, default_time_s)
     others = _taken_by_others(state, reservation, node.name, start, now, default_time_s)
