@@ -19,6 +19,8 @@ from flagplot.view.queue import Cell, Column
 Key = int
 CYCLE_S = 2
 """Seconds for which a changed row is marked as such."""
+KNOWN_ROWS = 1_000
+"""Rows whose cells are kept: more than a screen has."""
 SHORTEST_REASON = 5
 """Cells that must be left for reasons to say anything: `(Res…`."""
 CellsOf = Callable[[Key], Sequence[Cell]]
@@ -174,6 +176,8 @@ class VirtualTable(DrawnList[Key]):
     def _cells_of(self, key: Key) -> Sequence[Cell]:
         found = self._known.get(key)
         if found is None:
+            if len(self._known) == KNOWN_ROWS:
+                self._known.clear()
             found = self._known[key] = tuple(self._cells(key))
         return found
 
