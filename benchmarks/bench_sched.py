@@ -181,7 +181,8 @@ class World:
             self.nodes["mem"][row] += 120_000
             self.g_free[row, gpu] += 8
             self.c_numa[row, gpu * NUMA // GPUS] += 16
-            ending.partial = False
+            # Each end is looked at as the first one after the cycle.
+            ending.partial, ending.most_heads = False, at.NEVER
             began = time.process_time()
             rows = ending.at(NOW + 1, row, event + 1)
             took.append(time.process_time() - began)

@@ -72,7 +72,7 @@ class Load(threading.Thread):
     async def _work(self) -> None:
         connection = await Connection.open(resolve(data_dir=self.folder))
         began, step = time.perf_counter(), max(1, self.rate // 10)
-        sent, at, held, open_now = 0, 0, False, asyncio.Semaphore(8)
+        sent, at, held, open_now = 0, 0, True, asyncio.Semaphore(8)
         tasks: set[asyncio.Task[None]] = set()
 
         async def send(verb: Literal["hold", "release"], some: list[int]) -> None:
@@ -83,9 +83,8 @@ class Load(threading.Thread):
         while not self._over.is_set():
             tasks.add(task := asyncio.create_task(send("hold" if held else "release", self.numbers[at : at + step])))
             task.add_done_callback(tasks.discard)
-            at += step
-            if at >= len(self.numbers):
-                at, held = 0, not held
+            # What was just held is released, so that each request changes its jobs, whatever a load before has left.
+            at, held = (at, False) if held else ((at + step) % len(self.numbers), True)
             sent += step
             await asyncio.sleep(max(0.0, began + sent / self.rate - time.perf_counter()))
         await asyncio.gather(*tasks)
@@ -280,7 +279,8 @@ def main() -> None:
         folder = Path(name) / "data"
         folder.mkdir(mode=0o700)
         fill(folder, options.jobs, options.nodes)
-        subprocess.run([sys.executable, "-m", "flagplotd.main", "warmup"], env=env, check=False, capture_output=True)
+        warmup = [sys.executable, "-m", "flagplotd.main", "warmup", "--data-dir", str(folder)]
+        subprocess.run(warmup, env=env, check=True, capture_output=True)
         measure(folder, options.jobs, options.rate, env)
     if not options.no_datatable:
         measure_datatable(options.jobs, env)

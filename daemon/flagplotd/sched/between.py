@@ -4,7 +4,8 @@ The rule: the plan of the last cycle stands, with its jobs in their order. A job
 of it could start there, or be planned there for earlier than it is, and where no start that is planned for one of those gets
 later; one that was not planned itself makes none later at all. As long as nothing was left since that cycle, what starts is
 what a whole cycle of the same moment would start there, on the same CPUs and GPUs; and where nothing is left to that cycle it
-would start nothing else. Of several ends at once each is looked at for itself.
+would start nothing else. Of several ends at once each is looked at for itself; once it is left to that cycle where a planned job
+goes, none behind that job starts on any node, since their places may be its then.
 
 `kernel.ending` tells what one node decides upon. All is left to the next whole cycle, which follows as ever, from the moment on
 where only that can know:

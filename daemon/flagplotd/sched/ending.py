@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from flagplotd.sched.kernel import layout as at
-from flagplotd.sched.kernel.ending import OVER, PLANNED, SOME, ended
+from flagplotd.sched.kernel.ending import OVER, SOME, ended
 from flagplotd.sched.kernel.indexed import HEAD, index, sift
 
 if TYPE_CHECKING:
@@ -21,8 +21,9 @@ OWN = 128
 
 class Ending:
     """Takes the arrays over and changes them. `e_number` are the jobs whose ends the first events are, `reservations` the K
-    of the cycle; `out` and `out_gpu` have, by start, (place of the job, node, 1) and the shards of each GPU. `partial`: a whole cycle may start or plan more, or
-    otherwise; `over`: only it knows what starts now."""
+    of the cycle; `out` and `out_gpu` have, by start, (place of the job, node, 1) and the shards of each GPU. `partial`: a
+    whole cycle may start or plan more, or otherwise; `over`: only it knows what starts now. `most_heads` is how many of the
+    planned jobs may start, and more than there are while others may as well."""
 
     def __init__(self, ran: Ran, e_number: Any, reservations: int) -> None:
         ints, arrays = np.int64, ran.arrays
@@ -36,7 +37,8 @@ class Ending:
         sift(order, arrays.shapes, bits)
         self.arrays, self.used = arrays, ran.used
         self.out, self.out_gpu = np.zeros((MOST, 3), ints), np.zeros((MOST, width), np.int32)
-        self.partial = self.over = self._planned_only = False
+        self.partial = self.over = False
+        self.most_heads = at.NEVER
         small = np.zeros(width, np.int32)
         self._arguments = (
             e_number, ran.jobs, ran.held, arrays.shapes, arrays.masks, arrays.free, arrays.nodes, arrays.g_free, arrays.cards,
@@ -49,7 +51,6 @@ class Ending:
     def at(self, now: int, row: int, number: int) -> int:
         """After the end of a job (0: none ended) on the node `row`, whose figures in `arrays` are those after it: how many
         rows of `out` start. Once it is `over` nothing may be asked any more."""
-        rows, left = ended(now, row, number, self._planned_only, *self._arguments)
+        rows, left, self.most_heads = ended(now, row, number, self.most_heads, *self._arguments)
         self.partial, self.over = self.partial or left >= SOME, left >= OVER
-        self._planned_only = self._planned_only or left >= PLANNED
         return int(rows)

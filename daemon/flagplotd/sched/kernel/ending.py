@@ -9,7 +9,8 @@ The plan of that cycle stands, with its jobs in their order, less what started s
 Just after a cycle that is what a whole cycle of the same moment would start there. Else nothing starts, and it is left to a
 whole cycle, where one node does not tell: a job on several nodes, or with licenses, or whose constraint leaves choices, that
 could use this node sooner; a planned job that could move here from its place; limits that stop many jobs of one shape.
-Once a planned job has started, only planned ones do: a whole cycle would plan one more, which those behind may not delay.
+From then on, on every node, none behind such a planned job starts: where it goes, they may lose their places. Once a planned
+job has started, only planned ones do: a whole cycle would plan one more, which those behind may not delay.
 
 What changed beside the node (jobs that came, changed or became eligible, limits that were reached and are not any more) is
 for the caller to know.
@@ -37,9 +38,8 @@ from flagplotd.sched.kernel.search import ONE, fits_now
 from flagplotd.sched.kernel.timeline import bound_row, earliest_on, link, log2, unlink
 
 NO, STARTS, UNKNOWN = range(3)
-ALL, SOME, PLANNED, OVER = range(4)
-"""What a pass leaves to a whole cycle: nothing; something, while the arrays are still true; also, what is planned behind a job
-that was and has started; everything, since the arrays are not true any more."""
+ALL, SOME, OVER = range(3)
+"""What a pass leaves to a whole cycle: nothing; something, while the arrays are still true; everything, since they are not."""
 MOST_OVER = 64
 """Jobs of one shape that are passed over for their limits."""
 _BYTE = np.uint64(255)
@@ -251,23 +251,24 @@ def _may(shape, now, row, masks, nodes, until):
 
 
 @njit(**OPTIONS)
-def ended(now, row, number, planned_only, e_number, jobs, held, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu,
+def ended(now, row, number, most_heads, e_number, jobs, held, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu,
           tail, when, first, c_first, c_scope, used, most, licenses, room, room_gpu, run, gpus, chosen, answers, heads, behind,
           following, order, since, bits, until, own, out, out_gpu):  # fmt: skip
     """After a job's end on the node `row`, whose figures are up to date: (rows of `out` written, what is left to a whole
-    cycle). `heads`, `behind` and `following` are as `indexed.index` gave them, `order` and `bits` as of `sift`, `since` the first jobs
-    of the shapes in `order`; `planned_only`: a planned job has started since the cycle."""
+    cycle, how many of `heads` may start from then on). `heads`, `behind` and `following` are as `indexed.index` gave them,
+    `order` and `bits` as of `sift`, `since` the first jobs of the shapes in `order`; `most_heads` is what the last call returned, and more
+    than there are before one does: jobs behind the heads start only then."""
     due = _clear(now, row, number, e_number, nodes, events)
     if number > 0 and due < 0:
-        return 0, OVER
+        return 0, OVER, 0
     refresh(nodes, free, g_free, cards, row)
     count = _take_out(row, jobs, shapes, nodes, events, own)
     bound_row(nodes, g_free, cards, events, e_gpu, row, now, when, run)
     if count < 0:
-        return 0, SOME
+        return 0, SOME, 0
     if count == 0 and not nodes[row].up:
-        return 0, ALL
-    for place in range(heads.shape[0]):
+        return 0, ALL, most_heads
+    for place in range(min(heads.shape[0], most_heads)):
         head = heads[place]
         mine = count > 0 and _is_own(head.job, events, own, count)
         if head.job < 0 or (not mine and _passes(head, now, row, masks, when)):
@@ -283,16 +284,19 @@ def ended(now, row, number, planned_only, e_number, jobs, held, shapes, masks, f
             head.job = -1
             _link_again(-1, nodes, events, own, count)
             # The next element is planned by a whole cycle alone.
-            return 1, OVER if array else PLANNED
+            return 1, OVER if array else SOME, min(heads.shape[0], most_heads)
         if what != NO:
             _link_again(-1, nodes, events, own, count)
-            return 0, SOME
+            return 0, SOME, place + 1
+    if most_heads <= heads.shape[0]:
+        _link_again(-1, nodes, events, own, count)
+        return 0, SOME, most_heads
     rows = 0
-    while not planned_only:
+    while True:
         job, unknown = _behind(now, row, jobs, shapes, masks, nodes, g_free, cards, c_numa, events, e_gpu, c_first, c_scope,
                                used, most, room, room_gpu, run, behind, following, order, since, bits, until)  # fmt: skip
         if job < 0:
-            return rows, ALL
+            return rows, ALL, most_heads
         if unknown or rows == out.shape[0] or tail[0] == events.shape[0]:
             break
         _start(job, rows, now, row, jobs, shapes, free, nodes, g_free, cards, c_numa, events, e_gpu, tail, when, first, c_first,
@@ -300,7 +304,7 @@ def ended(now, row, number, planned_only, e_number, jobs, held, shapes, masks, f
         rows += 1
         if answers[job].started >= jobs[job].count:
             _strike(job, jobs[job].shape, behind, following)
-    return rows, SOME
+    return rows, SOME, most_heads
 
 
 @inner
