@@ -184,7 +184,7 @@ class World:
             # Each end is looked at as the first one after the cycle.
             ending.partial, ending.most_heads = False, at.NEVER
             began = time.process_time()
-            rows = ending.at(NOW + 1, row, event + 1)
+            rows = ending.at(NOW + 1, row, (event + 1,))
             took.append(time.process_time() - began)
             known, started = known + (not ending.partial), started + rows
         return took, known, started

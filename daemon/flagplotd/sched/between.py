@@ -21,6 +21,7 @@ A start is checked against the state before it is made, as every other.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -102,7 +103,8 @@ class Between:
         self._standing, self._state, self._due = standing, state, standing.next_due
         self._left: Left | None = None
         self.over, self._expected = False, 0
-        self._happened = list[tuple[str, Job | None]]()
+        self._happened = dict[str, list[Job]]()
+        self._returned = set[str]()
 
     def follow(self, left: Left | None) -> None:
         """The cycle of the snapshot is through; its starts are about to be made."""
@@ -163,7 +165,7 @@ class Between:
         if not simple or job.spec.request.licenses or job.status.suspended_at or standing.watched(job):
             self.over = True
         elif allocation is not None:
-            self._happened.append((allocation.nodes[0].node, job))
+            self._happened.setdefault(allocation.nodes[0].node, []).append(job)
 
     def _note_node(self, name: str) -> None:
         node, before = self._state.nodes[name], self._standing.node(name)
@@ -172,7 +174,8 @@ class Between:
         elif node.responding == before.responding and node.drain == before.drain:
             pass
         elif node.responding and node.drain is None:
-            self._happened.append((name, None))
+            self._happened.setdefault(name, [])
+            self._returned.add(name)
         else:
             self.over = True
 
@@ -180,26 +183,28 @@ class Between:
         """What starts for what happened up to now. Looks at no more than `AT_ONCE` nodes: as long as it is `ready`
         afterwards it may be asked again."""
         found: list[Start] = []
-        left, seen = self._left, set[str]()
+        left = self._left
         if left is None:
             return ()
         self.over = self.over or state is not self._state or not self._snapshot_holds(state, left, now)
         # What is found counts as free in the state: the next look at its node comes after it was started.
-        while self.ready and len(seen) < AT_ONCE and self._happened[0][0] not in seen:
-            name, job = self._happened.pop(0)
-            seen.add(name)
-            self._look(left, now, name, job, found)
+        for name in list(islice(self._happened, AT_ONCE)):
+            if self.ready:
+                self._look(left, now, name, self._happened.pop(name), found)
         self._expected += len(found)
         return tuple(found)
 
     def _snapshot_holds(self, state: State, left: Left, now: int) -> bool:
         return now < min(self._due, left.until) and not state.suspended and not state.given_room
 
-    def _look(self, left: Left, now: int, name: str, job: Job | None, found: list[Start]) -> None:
+    def _look(self, left: Left, now: int, name: str, ended: list[Job], found: list[Start]) -> None:
         standing, ending, snapshot = self._standing, left.ending, left.snapshot
         row = standing.fresh_node(self._state, name)
         known = row is not None and row < len(snapshot.nodes) and snapshot.nodes[row].name == name
-        if row is None or not known or row in left.partly or not self._gives_back(left, job):
+        came_back = name in self._returned
+        self._returned.discard(name)
+        kept = (came_back and left.wanted) or not self._give_back(left, ended)
+        if row is None or not known or row in left.partly or kept:
             self.over = True
             return
         hardware, arrays = standing.hardware, ending.arrays
@@ -207,7 +212,7 @@ class Between:
         one = arrays.nodes[row]
         one["cpu"], one["mem"], one["up"] = hardware.cpu[row], hardware.mem[row], hardware.up[row]
         arrays.g_free[row], arrays.c_numa[row] = hardware.gfree[row], hardware.c_numa[row]
-        rows = ending.at(now, row, 0 if job is None else job.number)
+        rows = ending.at(now, row, [job.number for job in ended])
         self.over = ending.over
         free = hardware.free_cpus[row]
         for place, gpus in zip(ending.out[:rows, 0].tolist(), ending.out_gpu[:rows].tolist(), strict=True):
@@ -217,15 +222,16 @@ class Between:
                 return
             found.append(start)
 
-    def _gives_back(self, left: Left, job: Job | None) -> bool:
-        """Count what a job gives back to its limits, or a node that came back; False where others may wait for that."""
-        if job is None:
-            return not left.wanted
-        keys = scopes(self._state, job.user, job.spec)
-        for key in keys:
-            if key in left.limits:
-                left.ending.used[left.limits[key], :5] -= held_by(job.spec.request)
-        return left.tight.isdisjoint(keys)
+    def _give_back(self, left: Left, ended: list[Job]) -> bool:
+        """Count what jobs give back to their limits; False where others may wait for that."""
+        free = True
+        for job in ended:
+            keys = scopes(self._state, job.user, job.spec)
+            for key in keys:
+                if key in left.limits:
+                    left.ending.used[left.limits[key], :5] -= held_by(job.spec.request)
+            free = free and left.tight.isdisjoint(keys)
+        return free
 
     def _start(
         self, snapshot: Snapshot, row: int, free: int, place: int, gpus: list[int], found: list[Start]

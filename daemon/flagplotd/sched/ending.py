@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from flagplotd.sched.plan import Ran
 
 MOST = 64
-"""Jobs that start on one node at once."""
+"""Jobs that end, and that start, on one node at once."""
 OWN = 128
 """Events of planned starts on one node."""
 
@@ -39,6 +40,7 @@ class Ending:
         self.out, self.out_gpu = np.zeros((MOST, 3), ints), np.zeros((MOST, width), np.int32)
         self.partial = self.over = False
         self.most_heads = at.NEVER
+        self._numbers = np.zeros(MOST, ints)
         small = np.zeros(width, np.int32)
         self._arguments = (
             e_number, ran.jobs, ran.held, arrays.shapes, arrays.masks, arrays.free, arrays.nodes, arrays.g_free, arrays.cards,
@@ -48,9 +50,14 @@ class Ending:
             np.zeros(at.LEVELS, ints), np.zeros(OWN, ints), self.out, self.out_gpu,
         )  # fmt: skip
 
-    def at(self, now: int, row: int, number: int) -> int:
-        """After the end of a job (0: none ended) on the node `row`, whose figures in `arrays` are those after it: how many
+    def at(self, now: int, row: int, numbers: Sequence[int]) -> int:
+        """After the ends of these jobs on the node `row`, whose figures in `arrays` are those after them: how many
         rows of `out` start. Once it is `over` nothing may be asked any more."""
-        rows, left, self.most_heads = ended(now, row, number, self.most_heads, *self._arguments)
+        count = len(numbers)
+        if count > len(self._numbers):
+            self.over = self.partial = True
+            return 0
+        self._numbers[:count] = numbers
+        rows, left, self.most_heads = ended(now, row, count, self.most_heads, self._numbers, *self._arguments)
         self.partial, self.over = self.partial or left >= SOME, left >= OVER
         return int(rows)

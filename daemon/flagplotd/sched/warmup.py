@@ -31,5 +31,5 @@ def compile_all(progress: Callable[[str, int, int], None]) -> None:
         state.pending.add(JobNumber(number))
     left = between.left_by(run(snapshot.take(state, 1), Policy()), Policy())
     if left is not None:
-        left.ending.at(1, 0, 0)
+        left.ending.at(1, 0, ())
     progress(STAGES[1], 2, 2)

@@ -8,7 +8,8 @@ The plan of that cycle stands, with its jobs in their order, less what started s
 
 Just after a cycle that is what a whole cycle of the same moment would start there. Else nothing starts, and it is left to a
 whole cycle, where one node does not tell: a job on several nodes, or with licenses, or whose constraint leaves choices, that
-could use this node sooner; a planned job that could move here from its place; limits that stop many jobs of one shape.
+could use this node sooner; a planned job that could move here from its place, or was to start by now and has not, since what
+it waits for is late; limits that stop many jobs of one shape.
 From then on, on every node, none behind such a planned job starts: where it goes, they may lose their places. Once a planned
 job has started, only planned ones do: a whole cycle would plan one more, which those behind may not delay.
 
@@ -46,19 +47,22 @@ _BYTE = np.uint64(255)
 
 
 @inner
-def _clear(now, row, number, e_number, nodes, events):
-    """Take the end of a job out of a node's timeline; nothing else ends before the next second. Returns when it was to end
-    (-1: its end is not there)."""
-    due, at = -1, nodes[row].head
+def _clear(now, row, numbers, e_number, nodes, events):
+    """Take the ends of jobs out of a node's timeline; nothing else ends before the next second. Returns whether all were
+    there."""
+    found, at = 0, nodes[row].head
     while at >= 0:
         after = events[at].next
-        if at < e_number.shape[0] and e_number[at] == number:
-            due = events[at].time
+        ended = False
+        for number in numbers:
+            ended |= at < e_number.shape[0] and e_number[at] == number
+        if ended:
+            found += 1
             unlink(nodes, events, at)
         elif events[at].sign > 0 and events[at].shut == 0 and events[at].res < 0 and events[at].time <= now:
             events[at].time = now + 1
         at = after
-    return due
+    return found == numbers.shape[0]
 
 
 @inner
@@ -163,9 +167,7 @@ def _head(head, now, row, jobs, shapes, masks, nodes, g_free, cards, c_numa, eve
             if fit and _is_plain(shape) and over(jobs[job].chain, shape.need, c_first, c_scope, used, most) < 0:
                 return STARTS
             return UNKNOWN
-    if mine and (
-        time <= now or not _put_back(job, shape, time, nodes, g_free, events, e_gpu, room, room_gpu, run, own, count)
-    ):
+    if mine and not _put_back(job, shape, time, nodes, g_free, events, e_gpu, room, room_gpu, run, own, count):
         return UNKNOWN
     return NO
 
@@ -251,15 +253,14 @@ def _may(shape, now, row, masks, nodes, until):
 
 
 @njit(**OPTIONS)
-def ended(now, row, number, most_heads, e_number, jobs, held, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu,
+def ended(now, row, ends, most_heads, numbers, e_number, jobs, held, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu,
           tail, when, first, c_first, c_scope, used, most, licenses, room, room_gpu, run, gpus, chosen, answers, heads, behind,
           following, order, since, bits, until, own, out, out_gpu):  # fmt: skip
-    """After a job's end on the node `row`, whose figures are up to date: (rows of `out` written, what is left to a whole
-    cycle, how many of `heads` may start from then on). `heads`, `behind` and `following` are as `indexed.index` gave them,
+    """After `ends` jobs, the first of `numbers`, ended on the node `row`, whose figures are up to date: (rows of `out`
+    written, what is left to a whole cycle, how many of `heads` may start from then on). `heads`, `behind` and `following` are as `indexed.index` gave them,
     `order` and `bits` as of `sift`, `since` the first jobs of the shapes in `order`; `most_heads` is what the last call returned, and more
     than there are before one does: jobs behind the heads start only then."""
-    due = _clear(now, row, number, e_number, nodes, events)
-    if number > 0 and due < 0:
+    if not _clear(now, row, numbers[:ends], e_number, nodes, events):
         return 0, OVER, 0
     refresh(nodes, free, g_free, cards, row)
     count = _take_out(row, jobs, shapes, nodes, events, own)
@@ -271,7 +272,8 @@ def ended(now, row, number, most_heads, e_number, jobs, held, shapes, masks, fre
     for place in range(min(heads.shape[0], most_heads)):
         head = heads[place]
         mine = count > 0 and _is_own(head.job, events, own, count)
-        if head.job < 0 or (not mine and _passes(head, now, row, masks, when)):
+        late = 0 < head.time <= now
+        if head.job < 0 or (not mine and not late and _passes(head, now, row, masks, when)):
             continue
         what = _head(head, now, row, jobs, shapes, masks, nodes, g_free, cards, c_numa, events, e_gpu, when, c_first,
                      c_scope, used, most, room, room_gpu, run, answers, own, count, mine)  # fmt: skip
@@ -285,7 +287,7 @@ def ended(now, row, number, most_heads, e_number, jobs, held, shapes, masks, fre
             _link_again(-1, nodes, events, own, count)
             # The next element is planned by a whole cycle alone.
             return 1, OVER if array else SOME, min(heads.shape[0], most_heads)
-        if what != NO:
+        if what != NO or late:
             _link_again(-1, nodes, events, own, count)
             return 0, SOME, place + 1
     if most_heads <= heads.shape[0]:
