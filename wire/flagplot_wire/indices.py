@@ -98,12 +98,12 @@ def mask_of(compressed: str) -> int:
 def lowest_of(mask: int, count: int) -> int:
     """The lowest `count` bits that are set in a mask (all where there are fewer); the cost grows with its runs."""
     found = 0
-    for low, high in _runs_of(mask):
-        some = min(high - low + 1, count)
-        found |= ((1 << some) - 1) << low
-        count -= some
-        if count == 0:
-            break
+    while mask and count > 0:
+        lowest, run = _first_run(mask)
+        size = run.bit_count()
+        if size >= count:
+            return found | (lowest << count) - lowest
+        found, mask, count = found | run, mask ^ run, count - size
     return found
 
 
@@ -113,11 +113,13 @@ def list_of(mask: int) -> str:
 
 
 def _runs_of(mask: int) -> Iterator[tuple[int, int]]:
-    at = 0
     while mask:
-        zeros = (mask & -mask).bit_length() - 1
-        mask >>= zeros
-        ones = (~mask & (mask + 1)).bit_length() - 1
-        yield at + zeros, at + zeros + ones - 1
-        mask >>= ones
-        at += zeros + ones
+        lowest, run = _first_run(mask)
+        yield lowest.bit_length() - 1, run.bit_length() - 1
+        mask ^= run
+
+
+def _first_run(mask: int) -> tuple[int, int]:
+    """The lowest bit that is set, and it with those that follow without a gap."""
+    lowest = mask & -mask
+    return lowest, mask & ~(mask + lowest)
