@@ -9,10 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from support.cluster import Cluster, start_cluster, wait_until
 from support.kernels import one_cache
 
 one_cache()
+# How long an example takes says how busy the machine is, not whether it is right.
+settings.register_profile("flagplot", deadline=None, print_blob=True)
+settings.load_profile("flagplot")
 
 
 def pytest_configure() -> None:

@@ -1,7 +1,7 @@
 """How the kernels are compiled: those that kernels alone call once each, and optimised only as parts of their callers.
 
 The compiler would make one more of them for every constant that they are called with, and would optimise each both alone
-and again within everything above it, which takes four times as long and makes nothing quicker.
+and again within everything above it, and make machine code of each, which takes several times as long and makes nothing quicker.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from threading import local
 from typing import Any
 
 from numba import njit, types
-from numba.core.codegen import CPUCodeLibrary
+from numba.core.codegen import CPUCodeLibrary, JITCPUCodegen
 
 OPTIONS = {"nogil": True, "cache": True}
 """Of kernels that Python calls."""
@@ -37,11 +37,23 @@ def inner(function: Callable[..., Any]) -> Any:
     return made
 
 
-def _later(optimize: Callable[[CPUCodeLibrary], Any]) -> Callable[[CPUCodeLibrary], Any]:
-    def only_outside(library: CPUCodeLibrary) -> Any:
-        return None if getattr(_at, "depth", 0) else optimize(library)
+def _outside(method: Callable[..., Any], instead: Callable[..., Any]) -> Callable[..., Any]:
+    def chosen(*arguments: Any) -> Any:
+        return (instead if getattr(_at, "depth", 0) else method)(*arguments)
 
-    return only_outside
+    return chosen
 
 
-CPUCodeLibrary._optimize_final_module = _later(CPUCodeLibrary._optimize_final_module)
+def _keep_for_callers(library: CPUCodeLibrary) -> None:
+    """An inner kernel is linked into its callers from here, and needs no machine code of its own."""
+    library._finalize_dynamic_globals()
+    library._finalized = True
+
+
+def _nothing(*_: Any) -> None:
+    pass
+
+
+CPUCodeLibrary._optimize_final_module = _outside(CPUCodeLibrary._optimize_final_module, _nothing)
+CPUCodeLibrary._finalize_final_module = _outside(CPUCodeLibrary._finalize_final_module, _keep_for_callers)
+JITCPUCodegen.set_env = _outside(JITCPUCodegen.set_env, _nothing)
