@@ -124,6 +124,8 @@ def start_controller(data_dir: Path, port: int | None, simulated: bool, tell: Ca
     if ready_file(data_dir) is not None:
         return False
     tell("starting the controller")
+    if not (data_dir / "cache" / "numba").exists():
+        tell("its scheduler is compiled first, this once, for about half a minute; jobs start after that")
     argv = [sys.executable, "-m", "flagplotd.main", "run", "--data-dir", str(data_dir)]
     if port is not None:
         argv += ["--port", str(port)]
