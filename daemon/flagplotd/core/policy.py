@@ -82,13 +82,25 @@ def _change_qos(step: Stepper, verb: str, name: str, settings: dict[str, str], b
     if verb == "add":
         if name in there:
             raise Refused("exists", f"there is a QoS {name} already", "modify it, or choose another name")
-        return _keep(step, keys.changed(Qos(name), "qos", settings, step.now), "added", by)
+        return _keep(step, keys.changed(Qos(name), "qos", settings, step.now), "added", by) + _spared(step.state, name)
     old = find("QoS", name, there)
     if verb == "modify":
-        return _keep(step, keys.changed(old, "qos", settings, step.now), f"changed {', '.join(settings)}", by)
+        said = _keep(step, keys.changed(old, "qos", settings, step.now), f"changed {', '.join(settings)}", by)
+        return said + _spared(step.state, name)
     _refuse_used(f"QoS {name}", _uses_of_qos(step.state, name))
     step.emit(ev.PolicyRemoved("qos", name, by))
     return "removed"
+
+
+def _spared(state: State, name: str) -> str:
+    """What to say where a QoS may preempt others whose jobs stay all the same."""
+    general = [state.settings.preempt_mode, *(one.preempt_mode for one in state.partitions.values())]
+    if any(mode not in ("", "off") for mode in general):
+        return ""
+    spared = [low for low in state.qos[name].preempts if state.qos[low].preempt_mode in ("", "off")]
+    if not spared:
+        return ""
+    return f"; jobs of {', '.join(spared)} are not preempted yet: give that QoS a preempt-mode"
 
 
 def _uses_of_qos(state: State, name: str) -> list[str]:

@@ -38,6 +38,16 @@ def test_records_are_made_of_the_keys() -> None:
     assert fingerprint(drive.replayed()) == fingerprint(drive.state)
 
 
+def test_a_right_over_jobs_that_nobody_preempts_is_told() -> None:
+    drive = Driver()
+    drive.change("add", "qos", "low")
+    words = "; jobs of low are not preempted yet: give that QoS a preempt-mode"
+    assert drive.change("add", "qos", "high", preempts="low") == ["added" + words]
+    assert drive.change("modify", "qos", "high", priority="5") == ["changed priority" + words]
+    assert drive.change("modify", "qos", "low", preempt_mode="cancel") == ["changed preempt-mode"]
+    assert drive.change("modify", "qos", "high", priority="6") == ["changed priority"]
+
+
 def test_every_key_reads_a_value_and_gives_its_default_back() -> None:
     samples = {
         "max-wall": "1-0", "max-time": "2:00:00", "default-time": "60", "duration": "60", "start": "2030-01-01T10:00",
