@@ -197,7 +197,7 @@ def begin(now, shape, made, masks, free, nodes, g_free, cards, c_numa, events, e
     if now < shape.opens or now + shape.limit > shape.closes:
         return 0, TIMES
     if not seats_now(shape, now, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run):
-        return 0, LICENSE
+        return 0, LICENSE | _ever(shape, masks, nodes, cards, run)
     why = IMPOSSIBLE
     for choice in range(shape.others + 1):
         mask, count = shape.mask + choice * (1 + shape.groups), 0
@@ -350,6 +350,15 @@ def cycle(now, reservations, firm, jobs, held, kept, kept_gpu, shapes, masks, fr
             if time < NEVER:
                 answer.start, answer.node = time, events[held[at].first].row
     return rows
+
+
+@inner
+def _ever(shape, masks, nodes, cards, run):
+    """0 where nodes could hold a job, or why they cannot."""
+    best = 2
+    for choice in range(shape.others + 1):
+        best = min(best, able(shape, shape.mask + choice * (1 + shape.groups), masks, nodes, cards, run))
+    return IMPOSSIBLE if best == 2 else DOWN if best == 1 else 0
 
 
 @inner
