@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from itertools import combinations
 
 import msgspec
@@ -13,11 +12,11 @@ from flagplot_wire.ids import JobNumber
 from flagplot_wire.indices import mask_of
 from flagplot_wire.job import Forecast, Job, JobSpec, Reason, Status, Why
 from flagplot_wire.node import Gpu, Node
-from flagplot_wire.text import counted
 from flagplot_wire.units import format_limit, format_memory
 from flagplotd.core.state import State, Who
 from flagplotd.sched.eligible import why_waiting
 from flagplotd.sched.forecasts import Known
+from flagplotd.sched.hints import hints
 from flagplotd.sched.plan import Policy, run
 from flagplotd.sched.preempt import Decision, guarded, told
 from flagplotd.sched.shapes import MEM_ALL, Shape, shape_of
@@ -45,56 +44,12 @@ def forecast_of(snapshot: Snapshot, policy: Policy, number: JobNumber) -> Foreca
     if found is None:
         return Forecast(_public(number))
     (found,) = told(snapshot, (found,), Decision())
-    hints = () if found.never else _hints(snapshot, policy, number)
-    return msgspec.structs.replace(found, number=_public(number), hints=hints)
+    changes = () if found.never else hints(done, policy, number)
+    return msgspec.structs.replace(found, number=_public(number), hints=changes)
 
 
 def _public(number: JobNumber) -> JobNumber:
     return JobNumber(0) if number == UNSUBMITTED else number
-
-
-def _hints(snapshot: Snapshot, policy: Policy, number: JobNumber) -> tuple[str, ...]:
-    place = snapshot.waiting.place(number)
-    if place is None:
-        return ()
-    hints = []
-    for words, shape in _variants(snapshot.shapes[snapshot.waiting[place].shape]):
-        if _starts_with(snapshot, policy, number, shape):
-            hints.append(words)
-        if len(hints) == 2:
-            break
-    return tuple(hints)
-
-
-def _variants(shape: Shape) -> list[tuple[str, Shape]]:
-    found: list[tuple[str, Shape]] = []
-    if len(shape.gpus) == 1:
-        word, count = shape.gpus[0]
-        for fewer in range(count - 1, 0, -1):
-            found.append(
-                (f"starts now with {counted(fewer, 'GPU')} instead of {count}", replace(shape, gpus=((word, fewer),)))
-            )
-        if word:
-            found.append((f"starts now with any type of GPU instead of {word}", replace(shape, gpus=(("", count),))))
-    if shape.shards > 1:
-        for fewer in range(shape.shards - 1, 0, -1):
-            found.append(
-                (f"starts now with {counted(fewer, 'shard')} instead of {shape.shards}", replace(shape, shards=fewer))
-            )
-    if shape.least > 1:
-        half = shape.least // 2
-        found.append(
-            (f"starts now on {counted(half, 'node')} instead of {shape.least}", replace(shape, least=half, most=half))
-        )
-    for limit in (shape.limit // 2, 3_600, 600):
-        if 60 <= limit < shape.limit:
-            text = format_limit(limit // 60 * 60)
-            found.append((f"starts now with a time limit of {text}", replace(shape, limit=limit // 60 * 60)))
-    return found[:12]
-
-
-def _starts_with(snapshot: Snapshot, policy: Policy, number: JobNumber, shape: Shape) -> bool:
-    return any(start.number == number for start in run(snapshot.with_shape(number, shape), policy).starts)
 
 
 def explain(state: State, number: JobNumber, policy: Policy, now: int) -> Forecast:

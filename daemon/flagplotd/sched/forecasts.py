@@ -5,6 +5,7 @@ What is said of a job is figures first (`table.SAID`); only where these are othe
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from flagplotd.sched.eligible import TIME
 
 if TYPE_CHECKING:
     from flagplotd.sched.queue import Queue, Waiting
+    from flagplotd.sched.shapes import Shape
     from flagplotd.sched.snapshot import Snapshot
     from flagplotd.sched.table import Table
 
@@ -168,6 +170,10 @@ class _Words:
 
         self._snapshot, self._queue, self._used, self.at = snapshot, queue, used, layout
         self._behind: dict[tuple[int, tuple[JobNumber, ...]], Reason] = {}
+        self._reserved: dict[int, set[int]] = defaultdict(set)
+        """By reservation the rows of the nodes and licenses of which it takes something."""
+        for hold in snapshot.holds:
+            self._reserved[hold.res].add(hold.row)
 
     def numbers(self, answers: Any, known: Known) -> Any:
         """By row the number of all that a job meets, but for those in front of it."""
@@ -218,19 +224,35 @@ class _Words:
             yield Reason(Why.RESERVED, f"it would run into a reservation: {self._reservations(waiting)}")
 
     def _licenses(self, waiting: Waiting) -> Reason:
-        have, asked = self._snapshot.licenses, self._snapshot.shapes[waiting.shape].licenses
+        have, asked = self._snapshot.licenses, self._shape(waiting).licenses
         short = [name for name, count in asked if have.get(name, 0) < count] or [name for name, _ in asked]
         text = ", ".join(f"{name} ({max(have.get(name, 0), 0)} free)" for name in short)
         return Reason(Why.LICENSES, f"licenses are in use: {text}")
 
     def _reservations(self, waiting: Waiting) -> str:
-        now, own = self._snapshot.now, waiting.job.spec.reservation
-        until = now + self._snapshot.shapes[waiting.shape].limit
+        """Those to come within the job's time that take something of its nodes or licenses."""
+        now, own, licensed = self._snapshot.now, waiting.job.spec.reservation, bool(self._shape(waiting).licenses)
+        until, usable = now + self._shape(waiting).limit, self._usable(waiting)
         return ", ".join(
             sorted(
-                name for name, start, end in self._snapshot.reservations if name != own and start < until and end > now
+                name
+                for number, (name, start, end) in enumerate(self._snapshot.reservations)
+                if name != own and start < until and end > now
+                if any(usable[row] if row < len(usable) else licensed for row in self._reserved[number])
             )
         )
+
+    def _shape(self, waiting: Waiting) -> Shape:
+        return self._snapshot.shapes[waiting.shape]
+
+    def _usable(self, waiting: Waiting) -> list[bool]:
+        """By node whether some choice of the job has it."""
+        snapshot, first = self._snapshot, int(self._snapshot.s_mask[waiting.shape])
+        record = snapshot.records[waiting.shape]
+        step = 1 + int(record["groups"])
+        choices = snapshot.allowed[first : first + (int(record["others"]) + 1) * step : step]
+        usable: list[bool] = choices.any(axis=0).tolist()
+        return usable
 
     def behind(self, many: int, front: tuple[JobNumber, ...]) -> Reason:
         """How many of its partition are in front of a job, and the first of them."""
