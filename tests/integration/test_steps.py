@@ -400,6 +400,7 @@ def test_a_step_out_of_memory_says_so(fleet: Cluster) -> None:
         pytest.skip("memory is not enforced on this machine")
     assert done.returncode == 137 and "out of memory, the job's limit there was reached (--mem)" in done.stderr
     wait_until(lambda: "its limit of 60 MiB was reached" in fleet.job(int(job["job_id"]))["message"], 20, "the message")
+    assert fleet.job(int(job["job_id"]))["state"] == "OUT_OF_MEMORY"
 
 
 def test_a_step_ends_with_its_agent_and_the_job_goes_on(fleet: Cluster) -> None:

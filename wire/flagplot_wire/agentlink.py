@@ -31,7 +31,8 @@ class AttemptEnd(Struct, frozen=True, omit_defaults=True):
     `cause` is `exited` (see `exit_code`, `signal`), `timeout`, `stopped` (by order), `oom`, `launch_failed`
     (`message` names what and why), or `lost` (found gone after a reboot or a keeper's death). `drain` (a reason)
     asks that the node takes no new jobs: its prolog or epilog failed. `gpu_percent` is the mean utilisation of each of
-    the attempt's GPUs, added up (None: not measured, or it holds none).
+    the attempt's GPUs, added up (None: not measured, or it holds none). `oom_kills` counts the processes that the
+    kernel killed because the job's memory there was used up, whatever ended the attempt.
     """
 
     number: JobNumber
@@ -46,6 +47,7 @@ class AttemptEnd(Struct, frozen=True, omit_defaults=True):
     memory_peak_mib: int = 0
     drain: str = ""
     gpu_percent: int | None = None
+    oom_kills: int = 0
 
 
 class AgentHello(Struct, frozen=True, omit_defaults=True, tag="agent_hello"):

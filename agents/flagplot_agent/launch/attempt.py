@@ -50,6 +50,7 @@ class Running:
         """Why it ran out of GPU memory (empty: it did not)."""
         self.cpu_ms = 0
         self.memory_peak_mib = 0
+        self.oom_kills = 0
 
     @property
     def markers(self) -> tuple[bytes, ...]:
@@ -128,4 +129,5 @@ class Running:
             "message": self.message,
             "cpu_ms": self.cpu_ms,
             "memory_peak_mib": self.memory_peak_mib,
+            "oom_kills": self.oom_kills,
         }

@@ -352,7 +352,7 @@ class Keeper:
 
     def finish(self, one: Running) -> None:
         """Nothing of it runs any more: write the end down, tell the agent."""
-        killed = one.group.oom_kills()
+        killed = one.oom_kills = one.group.oom_kills()
         if killed and not one.cause:
             limit = one.recipe["memory_mib"]
             one.cause = "oom"

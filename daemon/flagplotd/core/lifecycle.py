@@ -139,9 +139,13 @@ def part_ended(step: Stepper, node: str, end: AttemptEnd) -> None:
     else:
         if node == names[0] and job.status.exit_code is None and end.cause not in ("launch_failed", "lost"):
             changes |= {"exit_code": end.exit_code, "signal": end.signal}
-        if job.spec.request.launch == "interactive" and end.cause == "stopped" and not job.status.message:
-            # Its client has said how it ended; the node tells why, such as a limit that was reached.
+        told_elsewhere = job.spec.request.launch == "interactive" or end.oom_kills > 0
+        if told_elsewhere and end.cause == "stopped" and not job.status.message:
+            # Its client or its first node has said how it ended; this node tells why, such as a limit that was reached.
             changes["message"] = end.message
+        if end.oom_kills and job.status.ending is JobState.FAILED:
+            # It failed by what its steps were killed for, here or on another node.
+            changes["ending"] = JobState.OUT_OF_MEMORY
     if all_ended:
         finish(step, job, end.time, **changes)
     elif "ending" in changes:

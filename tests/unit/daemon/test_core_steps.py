@@ -156,3 +156,31 @@ def test_an_interactive_job_ends_by_its_client() -> None:
     world.do(st.EndInteractive(None, str(waiting), why="the client is gone"))
     assert world.job(waiting).status.state == "CANCELLED"
     assert world.do(st.EndInteractive(ALICE, str(world.submit()))).reply.code == "bad_request"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "kills", "state"), [(137, 1, "OUT_OF_MEMORY"), (137, 0, "FAILED"), (0, 1, "COMPLETED")]
+)
+def test_an_interactive_job_that_failed_for_memory(exit_code: int, kills: int, state: str) -> None:
+    world = World(launch="interactive")
+    world.do(st.EndInteractive(ALICE, str(world.number), exit_code))
+    world.end(world.number, "n1", "stopped")
+    world.end(world.number, "n2", "stopped", message="its limit was reached", oom_kills=kills)
+    status = world.job(world.number).status
+    assert (status.state, status.exit_code, status.message) == (state, exit_code, "its limit was reached")
+
+
+def test_a_script_that_failed_as_a_step_elsewhere_was_killed_for_memory() -> None:
+    world = World()
+    world.end(world.number, "n1", exit_code=1)
+    world.end(world.number, "n2", "stopped", message="its limit was reached", oom_kills=2)
+    status = world.job(world.number).status
+    assert (status.state, status.exit_code, status.message) == ("OUT_OF_MEMORY", 1, "its limit was reached")
+
+
+def test_a_cancelled_job_stays_so_whatever_was_killed() -> None:
+    world = World(launch="interactive")
+    world.act("cancel", world.number)
+    world.end(world.number, "n1", "stopped", oom_kills=1)
+    world.end(world.number, "n2", "stopped", oom_kills=1)
+    assert world.job(world.number).status.state == "CANCELLED"
