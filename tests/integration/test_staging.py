@@ -82,6 +82,7 @@ def test_links_that_lead_out_and_pipes_stay_behind_and_are_told(fleet: Cluster, 
     fleet.wait_state(number, "COMPLETED")
     assert f"stage-out: {tmp_path}/{number}/inner/more left out" in fleet.job(number)["message"]
     (place,) = fleet.cli("fetch", str(number)).splitlines()
+    assert place == f"{fleet.work}/got-{number}"
     got = Path(place) / str(number)
     assert (got / "inner/again").read_text() == (got / "inner/near").read_text() == "word\n"
     assert not os.path.lexists(got / "inner/more") and not os.path.lexists(got / "away")
@@ -111,13 +112,14 @@ def test_what_goes_wrong_is_told(fleet: Cluster, tmp_path: Path) -> None:
     number = fleet.submit("--stage-in", f"small:{tmp_path}/file/below", "-o", "/dev/null", "--wrap", "true")
     fleet.wait_state(number, "FAILED")
     assert "stage-in:" in fleet.job(number)["message"] and f"{tmp_path}/file" in fleet.job(number)["message"]
-    number = fleet.submit("--stage-out", "nothing-here", "-o", "/dev/null", "--wrap", "true")
+    number = fleet.submit("--stage-out", "nothing-%j", "-o", "/dev/null", "--wrap", "true")
     fleet.wait_state(number, "COMPLETED")
     assert (
-        "stage-out: " in fleet.job(number)["message"] and "nothing-here: No such file" in fleet.job(number)["message"]
+        "stage-out: " in fleet.job(number)["message"]
+        and f"nothing-{number}: No such file" in fleet.job(number)["message"]
     )
     fetched = fleet.run("fetch", str(number))
-    assert fetched.returncode == 3 and "nothing-here was not left by" in fetched.stderr
+    assert fetched.returncode == 3 and f"nothing-{number} was not left by" in fetched.stderr
     plain = fleet.submit("-o", "/dev/null", "--wrap", "true")
     assert "without --stage-out" in fleet.run("fetch", str(plain)).stderr
 

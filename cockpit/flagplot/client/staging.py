@@ -13,7 +13,8 @@ from flagplot.client.calls import Calls
 from flagplot.client.connection import Connection
 from flagplot.client.target import Target
 from flagplot_wire.errors import Refused
-from flagplot_wire.job import JobSpec
+from flagplot_wire.job import Job, JobSpec
+from flagplot_wire.patterns import Fields, expand_pattern
 from flagplot_wire.requests import OpenStage
 
 PATIENCE_S = 120.0
@@ -92,11 +93,12 @@ async def fetch(connection: Connection, job: str, folder: Path | None) -> tuple[
             "flagplot wait waits for it",
         )
     places, missing = [], []
+    fields = _fields(found.job)
     for index, one in enumerate(found.job.spec.stage_out):
         if index not in found.have_out:
-            missing.append(one.source)
+            missing.append(expand_pattern(one.source, fields))
             continue
-        place = folder if folder is not None else Path(one.target)
+        place = folder if folder is not None else Path(expand_pattern(one.target, fields))
         if folder is None and one.target.endswith("/"):
             place.mkdir(parents=True, exist_ok=True)
         stream = connection.streams.make()
@@ -107,3 +109,12 @@ async def fetch(connection: Connection, job: str, folder: Path | None) -> tuple[
             stream.close()
         places.append(str(place))
     return places, missing
+
+
+def _fields(job: Job) -> Fields:
+    """What patterns in a job's transfers may name, as on its first node."""
+    held = job.status.allocation
+    return Fields(
+        job.number, job.spec.name, job.user, held.names[0] if held is not None else "", job.array_number, job.array_index,
+        job.status.restarts,
+    )  # fmt: skip

@@ -245,14 +245,13 @@ class _Words:
     def _shape(self, waiting: Waiting) -> Shape:
         return self._snapshot.shapes[waiting.shape]
 
-    def _usable(self, waiting: Waiting) -> list[bool]:
+    def _usable(self, waiting: Waiting) -> Any:
         """By node whether some choice of the job has it."""
         snapshot, first = self._snapshot, int(self._snapshot.s_mask[waiting.shape])
         record = snapshot.records[waiting.shape]
         step = 1 + int(record["groups"])
         choices = snapshot.allowed[first : first + (int(record["others"]) + 1) * step : step]
-        usable: list[bool] = choices.any(axis=0).tolist()
-        return usable
+        return choices.any(axis=0)
 
     def behind(self, many: int, front: tuple[JobNumber, ...]) -> Reason:
         """How many of its partition are in front of a job, and the first of them."""
