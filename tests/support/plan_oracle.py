@@ -70,6 +70,8 @@ class Oracle:
         self.free_cpus = {name: mask_of(self.hardware(name).cpu_ids) for name in self.nodes}
         for number in sorted(self.state.active):
             self._running(self.state.jobs[number])
+        for key, usage in self.state.usage.items():
+            self._used(key, usage.gpu_seconds // 60)
         for reservation in self.state.reservations.values():
             for time in range(REPEATS if reservation.repeat_s else 1):
                 start = reservation.start + time * reservation.repeat_s
@@ -135,6 +137,15 @@ class Oracle:
     def _count(self, job: Job, counted: Counter[str]) -> None:
         for key in scopes(self.state, job.user, job.spec):
             self.counted.setdefault(key, Counter()).update(counted)
+
+    def _used(self, key: str, minutes: int) -> None:
+        """GPU minutes of somebody's jobs up to now count for the person in the account and for all accounts above."""
+        name, scopes_of = key.partition("@")[2], [f"user:{key}"]
+        while name in self.state.accounts:
+            scopes_of.append(f"account:{name}")
+            name = self.state.accounts[name].parent
+        for scope in scopes_of:
+            self.counted.setdefault(scope, Counter()).update(gpu_minutes=minutes)
 
     def over_limit(self, job: Job) -> bool:
         """Whether one more start exceeds a limit."""

@@ -16,7 +16,8 @@ later only through
 
 Then it is planned anew in its turn, around what is promised to those in front of it. An array's promise is that of its
 next element. EASY backfill plans its first K anew in each cycle; there a promise only decides between places at the same
-moment, so that a planned start gets later only through a job in front of it.
+moment, and when its time has come a job starts in that place: so a planned start gets later only through a job in front of
+it.
 """
 
 from __future__ import annotations

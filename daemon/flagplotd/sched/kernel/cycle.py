@@ -14,15 +14,12 @@ import numpy as np
 from numba import njit
 
 from flagplotd.sched.kernel.compiler import OPTIONS, inner
-from flagplotd.sched.kernel.counted import count_node, covered, groups_of
-from flagplotd.sched.kernel.fit import cpus_of, holds, memory_of, pick, take_cores
+from flagplotd.sched.kernel.fit import cpus_of, memory_of, pick, take_cores
 from flagplotd.sched.kernel.gang import choose
 from flagplotd.sched.kernel.layout import (
     AT_CPU,
     AT_MEM,
     AT_PART,
-    BEHIND,
-    COUNTS,
     DOWN,
     IMPOSSIBLE,
     LEVELS,
@@ -30,15 +27,14 @@ from flagplotd.sched.kernel.layout import (
     LIMIT,
     MEM_UNIT,
     NEVER,
-    RESERVED,
     RESOURCES,
-    SWITCHES,
     TIMES,
     USED,
 )
 from flagplotd.sched.kernel.promises import can_keep, promise, put_in, recall, row_for, take_out
 from flagplotd.sched.kernel.search import ONE, best_node, scan, when_and_where
 from flagplotd.sched.kernel.timeline import add_event, bound_node, cores_in, window
+from flagplotd.sched.kernel.why import ever, mildest, why_not
 
 PASSES = 16
 """How often all promises are tried at the most in one cycle."""
@@ -105,55 +101,6 @@ def seats_now(shape, now, nodes, g_free, events, e_gpu, licenses, room, room_gpu
 
 
 @inner
-def able(shape, mask, masks, nodes, cards, run):
-    """0: enough nodes of a choice could hold a part if they were empty; 1: only if all were up and sound; 2: not even
-    then."""
-    if shape.groups > 0:
-        return _able_counted(shape, mask, masks, nodes, cards, run)
-    there, up = 0, 0
-    for block in range(masks.shape[1]):
-        word = masks[mask, block]
-        row = block << 6
-        while word != 0:
-            if word & 1 and _could(shape, nodes[row], cards[row], run, False):
-                there += 1
-                up += nodes[row].up and _could(shape, nodes[row], cards[row], run, True)
-                if up >= shape.least:
-                    return 0
-            word >>= 1
-            row += 1
-    return 1 if there >= shape.least else 2
-
-
-@inner
-def _able_counted(shape, mask, masks, nodes, cards, run):
-    there, up = 0, 0
-    all_there, all_up = np.zeros(1 << shape.groups, np.int64), np.zeros(1 << shape.groups, np.int64)
-    for row in range(masks.shape[1] << 6):
-        if masks[mask, row >> 6] >> np.uint64(row & 63) & ONE and _could(shape, nodes[row], cards[row], run, False):
-            bits = groups_of(shape, mask, masks, row)
-            there += 1
-            count_node(bits, all_there, 1)
-            if nodes[row].up and _could(shape, nodes[row], cards[row], run, True):
-                up += 1
-                count_node(bits, all_up, 1)
-    if up >= shape.least and covered(shape, shape.quota, all_up, shape.most):
-        return 0
-    return 1 if there >= shape.least and covered(shape, shape.quota, all_there, shape.most) else 2
-
-
-@inner
-def _could(shape, node, cards, run, sound):
-    if shape.cpu > node.cpus or memory_of(shape, node) > node.mems:
-        return False
-    if shape.gpus == 0 and shape.shards == 0 and shape.vram == 0:
-        return True
-    for gpu in range(cards.shape[0]):
-        run[gpu] = cards[gpu].ok if sound else cards[gpu].of
-    return holds(shape, run, cards)
-
-
-@inner
 def take(job, now, shape, taken, first_row, nodes, free, g_free, cards, c_numa, events, e_gpu, tail, when, first, room,
          room_gpu, run, gpus, chosen, licenses, out, out_gpu):  # fmt: skip
     """Start a job on the chosen nodes: what it takes is gone until its limit is over. Writes a row of `out` (job, node,
@@ -197,7 +144,7 @@ def begin(now, shape, made, masks, free, nodes, g_free, cards, c_numa, events, e
     if now < shape.opens or now + shape.limit > shape.closes:
         return 0, TIMES
     if not seats_now(shape, now, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run):
-        return 0, LICENSE | _ever(shape, masks, nodes, cards, run)
+        return 0, LICENSE | ever(shape, masks, nodes, cards, run)
     why = IMPOSSIBLE
     for choice in range(shape.others + 1):
         mask, count = shape.mask + choice * (1 + shape.groups), 0
@@ -214,7 +161,7 @@ def begin(now, shape, made, masks, free, nodes, g_free, cards, c_numa, events, e
             taken = choose(shape, mask, shape.most, masks, found, count, nodes, switches, tally, chosen)
             if taken >= shape.least:
                 return taken, 0
-        why = _mildest(why, _why(shape, mask, count, made, info, masks, nodes, cards, run))
+        why = mildest(why, why_not(shape, mask, count, made, info, masks, nodes, cards, run))
     return 0, why
 
 
@@ -267,12 +214,25 @@ def hold_all(now, jobs, held, shapes, masks, free, nodes, g_free, cards, c_numa,
 
 
 @inner
-def start_job(job, rows, made, again, now, jobs, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, tail, when,
+def as_promised(one, now, shape, masks, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run, chosen):
+    """The nodes of a promise that is due into `chosen`, so that a start at its time is not in the way of those promised
+    behind it: (how many, 0 where they cannot be had or more nodes are welcome)."""
+    if one.time > now or one.parts < shape.most:
+        return 0
+    if not can_keep(one, now, shape, masks, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run):
+        return 0
+    for part in range(one.parts):
+        chosen[part] = events[one.first + 2 * part].row
+    return one.parts
+
+
+@inner
+def start_job(job, rows, made, again, now, jobs, held, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, tail, when,
               first, c_first, c_scope, used, most, switches, typical, licenses, failed, room, room_gpu, run, gpus, levels, found, tally,
               chosen, info, out, out_gpu, answers):  # fmt: skip
     """Start a job, or as many elements of an array as may; (rows of `out` written by now, the limit that stops it or -1).
     With `again` it is tried although others of its shape failed."""
-    kind, chain, answer = jobs[job].shape, jobs[job].chain, answers[job]
+    kind, chain, answer, at = jobs[job].shape, jobs[job].chain, answers[job], jobs[job].held
     shape, scope = shapes[kind], -1
     while answer.started < jobs[job].count:
         scope = over(chain, shape.need, c_first, c_scope, used, most)
@@ -281,8 +241,14 @@ def start_job(job, rows, made, again, now, jobs, shapes, masks, free, nodes, g_f
         if rows + shape.most > out.shape[0] or tail[0] + shape.most + shape.licenses > events.shape[0]:
             failed[kind] = RESOURCES
             break
-        taken, why = begin(now, shape, made, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room, room_gpu,
-                           run, found, tally, chosen, info, switches, typical, licenses)  # fmt: skip
+        taken, why = 0, 0
+        if at >= 0 and answer.started == 0:
+            taken = as_promised(
+                held[at], now, shape, masks, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run, chosen
+            )
+        if taken == 0:
+            taken, why = begin(now, shape, made, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room,
+                               room_gpu, run, found, tally, chosen, info, switches, typical, licenses)  # fmt: skip
         if taken == 0:
             failed[kind] = why
             break
@@ -326,7 +292,7 @@ def cycle(now, reservations, firm, jobs, held, kept, kept_gpu, shapes, masks, fr
             scope = over(jobs[job].chain, shape.need, c_first, c_scope, used, most)
             if scope < 0 and (linked or failed[kind] == 0):
                 rows, scope = start_job(
-                    job, rows, made, linked, now, jobs, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, tail,
+                    job, rows, made, linked, now, jobs, held, shapes, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, tail,
                     when, first, c_first, c_scope, used, most, switches, typical, licenses, failed, room, room_gpu, run, gpus, levels,
                     found, tally, chosen, info, out, out_gpu, answers,
                 )  # fmt: skip
@@ -350,39 +316,3 @@ def cycle(now, reservations, firm, jobs, held, kept, kept_gpu, shapes, masks, fr
             if time < NEVER:
                 answer.start, answer.node = time, events[held[at].first].row
     return rows
-
-
-@inner
-def _ever(shape, masks, nodes, cards, run):
-    """0 where nodes could hold a job, or why they cannot."""
-    best = 2
-    for choice in range(shape.others + 1):
-        best = min(best, able(shape, shape.mask + choice * (1 + shape.groups), masks, nodes, cards, run))
-    return IMPOSSIBLE if best == 2 else DOWN if best == 1 else 0
-
-
-@inner
-def _mildest(one, other):
-    """Why neither of two choices starts: one that may yet counts more than one that cannot."""
-    for never in (IMPOSSIBLE, DOWN):
-        if one & never:
-            return other
-        if other & never:
-            return one
-    return one | other
-
-
-@inner
-def _why(shape, mask, count, made, info, masks, nodes, cards, run):
-    """Why a job does not start on a choice of nodes, of which `count` fit and `info` more are promised or reserved. Before
-    anything is promised, what stands in the way can only be a reservation."""
-    state = able(shape, mask, masks, nodes, cards, run) if shape.groups > 0 else 0
-    if state == 0 and count >= shape.least:
-        return COUNTS if shape.groups > 0 else SWITCHES
-    if state == 0 and count + info[0] + info[1] >= shape.least:
-        return (BEHIND if info[0] > 0 and made > 0 else 0) | (RESERVED if info[1] > 0 or made == 0 else 0)
-    if shape.groups == 0:
-        state = able(shape, mask, masks, nodes, cards, run)
-    if state == 2:
-        return IMPOSSIBLE
-    return DOWN if state == 1 else RESOURCES | (RESERVED if info[1] > 0 else 0)
