@@ -60,9 +60,8 @@ def follow(state: State, snapshot: Snapshot, policy: Policy, made: Plan) -> None
         assert forecast.reasons
         # CPUs promised beside GPUs may be in the way of any job behind.
         assert over or kept_cores or not oracle.can_start(job, snapshot.now, strict), (job.number, "could start now")
-        tried = oracle.times_allow(job, snapshot.now) and oracle.seats_free(job, snapshot.now)
-        assert over or not tried or bool(forecast.never) == (not oracle.able(job, up=False)), (job.number, forecast)
-        if over or promised >= limit or (tried and not oracle.able(job, up=True)):
+        assert over or bool(forecast.never) == (not oracle.able(job, up=False)), (job.number, forecast)
+        if over or promised >= limit or not oracle.able(job, up=True):
             assert forecast.start is None, (job.number, forecast)
             continue
         promised += 1

@@ -3,8 +3,8 @@
 A planned start takes its part of its nodes' timelines, so that nothing behind it may delay it. EASY backfill plans the
 first K blocked jobs (Mu'alem and Feitelson, 2001), conservative backfill all of them.
 
-What was planned is a promise that the next cycle knows. In EASY it only decides between places at the same moment, so
-that a start gets later through jobs in front of it alone. Conservative backfill holds promises: in the order of the jobs
+What was planned is a promise that the next cycle knows. In EASY it only decides between places at the same moment, and
+where a job starts when its time has come, so that a start gets later through jobs in front of it alone. Conservative backfill holds promises: in the order of the jobs
 each is given back, and gets an earlier start where there is one, else the one it had.
 """
 
@@ -101,10 +101,11 @@ def seats_now(shape, now, nodes, g_free, events, e_gpu, licenses, room, room_gpu
 
 
 @inner
-def take(job, now, shape, taken, first_row, nodes, free, g_free, cards, c_numa, events, e_gpu, tail, when, first, room,
+def take(job, now, shape, taken, promised, first_row, nodes, free, g_free, cards, c_numa, events, e_gpu, tail, when, first, room,
          room_gpu, run, gpus, chosen, licenses, out, out_gpu):  # fmt: skip
-    """Start a job on the chosen nodes: what it takes is gone until its limit is over. Writes a row of `out` (job, node,
-    1 for the first part) for each."""
+    """Start a job on the chosen nodes: what it takes is gone until its limit is over. `promised` is the first event of a
+    promise whose GPUs it takes (-1: those that are best now). Writes a row of `out` (job, node, 1 for the first part)
+    for each."""
     for part in range(taken):
         row = chosen[part]
         node = nodes[row]
@@ -116,7 +117,11 @@ def take(job, now, shape, taken, first_row, nodes, free, g_free, cards, c_numa, 
         if shape.near and node.takes > 0:
             cores = room[2:]
             cores_in(nodes, c_numa, events, e_gpu, row, now, now + shape.limit, shape.res, gpus.shape[0], cores)
-        pick(shape, there, cards[row], cores, gpus)
+        if promised >= 0:
+            for gpu in range(gpus.shape[0]):
+                gpus[gpu] = -e_gpu[promised + 2 * part, gpu]
+        else:
+            pick(shape, there, cards[row], cores, gpus)
         cpu, mem = cpus_of(shape, node), memory_of(shape, node)
         node.cpu -= cpu
         node.mem -= mem
@@ -142,7 +147,7 @@ def begin(now, shape, made, masks, free, nodes, g_free, cards, c_numa, events, e
           tally, chosen, info, switches, typical, licenses):  # fmt: skip
     """The nodes of a job that can start now into `chosen`: (how many, 0) or (0, why none can)."""
     if now < shape.opens or now + shape.limit > shape.closes:
-        return 0, TIMES
+        return 0, TIMES | ever(shape, masks, nodes, cards, run)
     if not seats_now(shape, now, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run):
         return 0, LICENSE | ever(shape, masks, nodes, cards, run)
     why = IMPOSSIBLE
@@ -241,18 +246,20 @@ def start_job(job, rows, made, again, now, jobs, held, shapes, masks, free, node
         if rows + shape.most > out.shape[0] or tail[0] + shape.most + shape.licenses > events.shape[0]:
             failed[kind] = RESOURCES
             break
-        taken, why = 0, 0
+        taken, why, promised = 0, 0, -1
         if at >= 0 and answer.started == 0:
             taken = as_promised(
                 held[at], now, shape, masks, nodes, g_free, events, e_gpu, licenses, room, room_gpu, run, chosen
             )
-        if taken == 0:
+        if taken > 0:
+            promised = held[at].first
+        else:
             taken, why = begin(now, shape, made, masks, free, nodes, g_free, cards, c_numa, events, e_gpu, levels, room,
                                room_gpu, run, found, tally, chosen, info, switches, typical, licenses)  # fmt: skip
         if taken == 0:
             failed[kind] = why
             break
-        take(job, now, shape, taken, rows, nodes, free, g_free, cards, c_numa, events, e_gpu, tail, when, first, room,
+        take(job, now, shape, taken, promised, rows, nodes, free, g_free, cards, c_numa, events, e_gpu, tail, when, first, room,
              room_gpu, run, gpus, chosen, licenses, out, out_gpu)  # fmt: skip
         rows += taken
         answer.started += 1

@@ -326,7 +326,7 @@ def _start(job, rows, now, row, jobs, shapes, free, nodes, g_free, cards, c_numa
            c_scope, used, licenses, room, room_gpu, run, gpus, chosen, answers, out, out_gpu):  # fmt: skip
     shape, chain = shapes[jobs[job].shape], jobs[job].chain
     chosen[0] = row
-    take(job, now, shape, 1, rows, nodes, free, g_free, cards, c_numa, events, e_gpu, tail, when, first, room, room_gpu, run,
+    take(job, now, shape, 1, -1, rows, nodes, free, g_free, cards, c_numa, events, e_gpu, tail, when, first, room, room_gpu, run,
          gpus, chosen, licenses, out, out_gpu)  # fmt: skip
     answers[job].started += 1
     for place in range(c_first[chain], c_first[chain + 1]):
