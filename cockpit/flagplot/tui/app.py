@@ -19,6 +19,7 @@ from textual.widgets import Input, TextArea
 from flagplot.client.calls import Calls
 from flagplot.client.connection import Connection
 from flagplot.client.mirror import Mirror
+from flagplot.language import tr
 from flagplot.tui import clusters as several
 from flagplot.tui import commands
 from flagplot.tui.clusters import Clusters
@@ -161,7 +162,7 @@ class FlagplotApp(Navigation):
         if self.clusters.problem is not None:
             self.failure(self.clusters.problem.message, [self.clusters.problem.hint])
         if self.own.problems:
-            self.failure("Some of your keys and commands cannot be used", self.own.problems)
+            self.failure(tr("Some of your keys and commands cannot be used"), self.own.problems)
         self.theme_changed_signal.subscribe(self, lambda _: self._repaint())
         self.action_view("queue")
         self.set_interval(TICK_S, self.tick)
@@ -299,9 +300,9 @@ class FlagplotApp(Navigation):
         """Copy the ids or names of what is marked."""
         if (view := self.active_view) is not None and (text := view.copied()):
             self.copy_to_clipboard(text)
-            self.say(f"Copied {text if len(text) < 40 else text[:39] + '…'}")
+            self.say(tr("Copied {text}").format(text=text if len(text) < 40 else text[:39] + "…"))
         else:
-            self.say("There is nothing to copy here")
+            self.say(tr("There is nothing to copy here"))
 
     def action_plugin(self, name: str) -> None:
         """Run a command of one's own."""
@@ -326,7 +327,7 @@ class FlagplotApp(Navigation):
     def go_to_cluster(self, name: str, line: str = "") -> None:
         """Leave this cluster for another, where `line` is run as a command once it has answered."""
         if self.is_web:
-            self.failure("A page shows one cluster", [f"flagplot --cluster {name} web serves that one"])
+            self.failure(tr("A page shows one cluster"), [f"flagplot --cluster {name} web serves that one"])
             return
         self.clusters.following = (name, line)
         self.exit(0)
@@ -341,7 +342,7 @@ class FlagplotApp(Navigation):
         if marked := self.screen.get_selected_text():
             self.copy_to_clipboard(marked)
             self.screen.clear_selection()
-            self.say("Copied")
+            self.say(tr("Copied"))
             return
         if len(self.screen_stack) == 1:
             self.exit(0)

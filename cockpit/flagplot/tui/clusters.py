@@ -11,6 +11,7 @@ from rich.text import Text
 from textual.color import Color
 
 from flagplot.client.target import ALL, Entry, Target, read_entries
+from flagplot.language import tr
 from flagplot_wire.errors import Refused
 from flagplot_wire.text import clean
 
@@ -100,7 +101,7 @@ def cluster(app: FlagplotApp, rest: list[str]) -> None:
             page.id = "view-clusters"
         app.call_later(app._enter, page, [*app.trail[:1], "clusters"])
     elif rest[0] == app.clusters.here:
-        app.say(f"This is {rest[0]}")
+        app.say(tr("This is {name}").format(name=rest[0]))
     elif app.clusters.named(rest[0]) is None:
         raise Refused("usage", f"There is no cluster {rest[0]}", "Known: " + " ".join([*app.clusters.names, ALL]))
     else:

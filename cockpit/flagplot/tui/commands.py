@@ -94,7 +94,7 @@ def run_line(app: FlagplotApp, line: str) -> None:
     try:
         words = shlex.split(line)
     except ValueError as error:
-        app.failure(f"Cannot read this command: {error}", [f":{line}"])
+        app.failure(tr("Cannot read this command: {why}").format(why=error), [f":{line}"])
         return
     if not words:
         return
@@ -117,7 +117,7 @@ def _run(app: FlagplotApp, name: str, rest: list[str]) -> None:
         open_resubmit(app, _one(rest, ":resubmit 41"))
     elif name in ("cancel", "hold", "release", "requeue"):
         if not rest:
-            raise Refused("usage", f":{name} needs jobs, such as :{name} 41")
+            raise Refused("usage", tr(":{name} needs jobs, such as :{name} 41").format(name=name))
         act(app, name, rest)
     elif name == "node":
         app.open_node(_nodes(app, _one(rest, ":node gpu01"))[0])
@@ -150,8 +150,8 @@ def _run(app: FlagplotApp, name: str, rest: list[str]) -> None:
     else:
         raise Refused(
             "usage",
-            f"There is no command :{name}",
-            "Known: " + " ".join([*(entry.name for entry in app.views), *NAMES]),
+            tr("There is no command :{name}").format(name=name),
+            tr("Known: ") + " ".join([*(entry.name for entry in app.views), *NAMES]),
         )
 
 
@@ -159,7 +159,7 @@ def _queue(app: FlagplotApp) -> QueueView:
     from flagplot.tui.screens.queue import QueueView
 
     if not isinstance(view := app.active_view, QueueView):
-        raise Refused("usage", "Saved views are of the queue", "1 shows the queue")
+        raise Refused("usage", tr("Saved views are of the queue"), tr("1 shows the queue"))
     return view
 
 
@@ -167,13 +167,13 @@ def _nodes(app: FlagplotApp, hosts: str) -> list[str]:
     names = expand_hosts(hosts)
     unknown = [name for name in names if name not in app.mirror.nodes]
     if unknown:
-        raise Refused("not_found", f"There is no node {compress_hosts(unknown)} in this cluster")
+        raise Refused("not_found", tr("There is no node {nodes} in this cluster").format(nodes=compress_hosts(unknown)))
     return names
 
 
 def _one(rest: list[str], example: str) -> str:
     if not rest:
-        raise Refused("usage", f"This command needs more: {example}")
+        raise Refused("usage", tr("This command needs more: {example}").format(example=example))
     return rest[0]
 
 
@@ -219,7 +219,7 @@ def open_submit(app: FlagplotApp) -> None:
     from flagplot.tui.screens.submit import SubmitScreen
 
     if refusal := app.why_not("submit"):
-        app.failure("Cannot submit", [refusal])
+        app.failure(tr("Cannot submit"), [refusal])
         return
     app.push_screen(SubmitScreen())
 
@@ -229,7 +229,7 @@ def open_resubmit(app: FlagplotApp, job: str) -> None:
     from flagplot.tui import starting
 
     if refusal := app.why_not("submit"):
-        app.failure("Cannot submit", [refusal])
+        app.failure(tr("Cannot submit"), [refusal])
         return
 
     def fill(draft: dict[str, str]) -> None:
@@ -250,9 +250,10 @@ def open_edit(app: FlagplotApp, targets: list[str]) -> None:
     for job in jobs:
         refusal = app.why_not("change", job.user)
         if not refusal and all(one.status.state.ended for one in jobs):
-            refusal = f"It ended ({job.status.state}); only pending and running jobs can be changed."
+            why = tr("It ended ({state}); only pending and running jobs can be changed.")
+            refusal = why.format(state=job.status.state)
         if refusal:
-            app.failure(f"Cannot edit {job.display_id}", [refusal])
+            app.failure(tr("Cannot edit {job}").format(job=job.display_id), [refusal])
             return
     if jobs:
         app.push_screen(EditScreen(jobs))
@@ -263,7 +264,7 @@ def open_drain(app: FlagplotApp, names: list[str], reason: str = "", reboot: boo
     from flagplot.tui.screens.drain import DrainDialog
 
     if refusal := app.why_not("reboot" if reboot else "drain"):
-        app.failure("Not allowed", [refusal])
+        app.failure(tr("Not allowed"), [refusal])
         return
     app.push_screen(DrainDialog(names, reason, reboot))
 
@@ -273,7 +274,7 @@ def open_reserve(app: FlagplotApp, names: list[str]) -> None:
     from flagplot.tui.screens.reserve import ReserveDialog
 
     if refusal := app.why_not("reserve"):
-        app.failure("Not allowed", [refusal])
+        app.failure(tr("Not allowed"), [refusal])
         return
     app.push_screen(ReserveDialog(names))
 
@@ -284,29 +285,34 @@ def end_reservation(app: FlagplotApp, name: str) -> None:
     from flagplot.view.reservations import lines_of
 
     if refusal := app.why_not("reserve"):
-        app.failure("Not allowed", [refusal])
+        app.failure(tr("Not allowed"), [refusal])
         return
     if (one := app.mirror.reservations.get(name)) is None:
-        raise Refused("not_found", f"There is no reservation {name}", "the timeline shows them")
+        raise Refused(
+            "not_found", tr("There is no reservation {name}").format(name=name), tr("the timeline shows them")
+        )
 
     def go(yes: bool | None) -> None:
         if yes:
             request = ChangePolicy("remove", "reservation", (name,))
             call = app.calls.change_policy(request)
-            app.perform(f"flagplot reservation remove {name}", call, success=f"Reservation {name} is gone")
+            gone = tr("Reservation {name} is gone").format(name=name)
+            app.perform(f"flagplot reservation remove {name}", call, success=gone)
 
     lines = lines_of(app.mirror, one, app.now())
-    app.push_screen(ConfirmDialog(f"Remove reservation {name}?", lines, yes="Yes, remove", destructive=True), go)
+    question = tr("Remove reservation {name}?").format(name=name)
+    app.push_screen(ConfirmDialog(question, lines, yes=tr("Yes, remove"), destructive=True), go)
 
 
 def resume_nodes(app: FlagplotApp, names: list[str]) -> None:
     """Give nodes back to jobs."""
     if refusal := app.why_not("resume"):
-        app.failure("Not allowed", [refusal])
+        app.failure(tr("Not allowed"), [refusal])
         return
     hosts = compress_hosts(names)
-    back = undo.of_resume(app.calls, app.mirror.nodes, names, f"Resumed {hosts}")
-    app.perform(f"flagplot resume {hosts}", app.calls.resume(tuple(names)), success=f"Resumed {hosts}", undo=back)
+    done = tr("Resumed {nodes}").format(nodes=hosts)
+    back = undo.of_resume(app.calls, app.mirror.nodes, names, done)
+    app.perform(f"flagplot resume {hosts}", app.calls.resume(tuple(names)), success=done, undo=back)
 
 
 def register_themes(app: FlagplotApp) -> None:
@@ -315,14 +321,18 @@ def register_themes(app: FlagplotApp) -> None:
     for theme in themes.values():
         app.register_theme(theme.textual_theme)
     if problems:
-        app.failure("Some of your themes cannot be used", problems)
+        app.failure(tr("Some of your themes cannot be used"), problems)
 
 
 def set_theme(app: FlagplotApp, name: str | None) -> None:
     """Take a theme by name; without one, `dark`, or `mono` where NO_COLOR is set."""
     name = name or theming.default_name()
     if name not in app.available_themes:
-        raise Refused("usage", f"There is no theme {name!r}", "Known: " + " ".join(sorted(app.available_themes)))
+        raise Refused(
+            "usage",
+            tr("There is no theme '{name}'").format(name=name),
+            tr("Known: ") + " ".join(sorted(app.available_themes)),
+        )
     app.theme = name
 
 
@@ -336,21 +346,36 @@ def start_theme(app: FlagplotApp, name: str | None) -> None:
         app.failure(refused.message, [refused.hint])
 
 
+VERBS = {
+    "job": later("Job …"),
+    "resubmit": later("Resubmit …"),
+    "cancel": later("Cancel …"),
+    "drain": later("Drain …"),
+    "resume": later("Resume …"),
+    "reboot": later("Reboot …"),
+    "reserve": later("Reserve …"),
+    "unreserve": later("Unreserve …"),
+}
+"""Commands of the palette that ask for more."""
+
+
 def palette(app: FlagplotApp) -> Iterable[SystemCommand]:
     """What ctrl+p lists."""
     for entry in app.views:
         yield SystemCommand(
-            f"View: {entry.title}", f":{entry.name}  key {entry.key}", partial(app.action_view, entry.name)
+            tr("View: {title}").format(title=tr(entry.title)),
+            tr(":{name}  key {key}").format(name=entry.name, key=entry.key),
+            partial(app.action_view, entry.name),
         )
     if app.can("submit"):
-        yield SystemCommand("Submit a job", ":submit", partial(open_submit, app))
-    for name in ("job", "resubmit", "cancel", "drain", "resume", "reboot", "reserve", "unreserve"):
+        yield SystemCommand(tr("Submit a job"), ":submit", partial(open_submit, app))
+    for name in VERBS:
         if name == "job" or not app.read_only:
-            yield SystemCommand(f"{name.capitalize()} …", f":{name}", partial(app.action_command, f"{name} "))
+            yield SystemCommand(tr(VERBS[name]), f":{name}", partial(app.action_command, f"{name} "))
     for theme in sorted(app.available_themes):
-        yield SystemCommand(f"Theme: {theme}", f":theme {theme}", partial(set_theme, app, theme))
+        yield SystemCommand(tr("Theme: {name}").format(name=theme), f":theme {theme}", partial(set_theme, app, theme))
     for more in MORE.values():
-        yield SystemCommand(more.title, f":{more.name}  {more.help}", partial(more.from_palette, app))
-    yield SystemCommand("Keys", "every key that works here", app.action_help)
-    yield SystemCommand("Command log", "what was run, as CLI commands", app.action_command_log)
-    yield SystemCommand("Quit", ":quit  jobs go on", partial(app.exit, 0))
+        yield SystemCommand(tr(more.title), f":{more.name}  {tr(more.help)}", partial(more.from_palette, app))
+    yield SystemCommand(tr("Keys"), tr("every key that works here"), app.action_help)
+    yield SystemCommand(tr("Command log"), tr("what was run, as CLI commands"), app.action_command_log)
+    yield SystemCommand(tr("Quit"), tr(":quit  jobs go on"), partial(app.exit, 0))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flagplot.client.own_files import confined, write_new
+from flagplot.language import tr
 from flagplot.tui.screens.confirm import ConfirmDialog
 from flagplot.tui.widgets.virtual_table import VirtualTable
 from flagplot.view.export import KINDS, file_name, written
@@ -24,15 +25,19 @@ AT_ONCE = 500
 def export(app: FlagplotApp, rest: list[str]) -> None:
     """Write the view on screen; raises `Refused` for what cannot be written."""
     if confined():
-        raise Refused("denied", "This session may write no files", "flagplot queue --json prints instead")
+        raise Refused("denied", tr("This session may write no files"), tr("flagplot queue --json prints instead"))
     if not rest or rest[0] not in KINDS:
-        raise Refused("usage", "Export as what?", f":export {'|'.join(KINDS)} [FILE]")
+        raise Refused("usage", tr("Export as what?"), f":export {'|'.join(KINDS)} [FILE]")
     kind, view = rest[0], app.active_view
     if view is None:
         return
     table = view.exported()
     if kind != "svg" and table is None:
-        raise Refused("usage", f"{view.title or 'This view'} is no list", ":export svg writes the screen")
+        raise Refused(
+            "usage",
+            tr("{view} is no list").format(view=tr(view.title) if view.title else tr("This view")),
+            tr(":export svg writes the screen"),
+        )
     path = Path(" ".join(rest[1:]) or ".").expanduser().absolute()
     if path.is_dir():
         path /= file_name(view.crumb, kind, datetime.fromtimestamp(app.now()))
@@ -67,10 +72,15 @@ def _write(app: FlagplotApp, path: Path, text: str, over: bool = False) -> None:
     except Refused as refused:
         if refused.code == "exists" and path.is_file():
             app.push_screen(
-                ConfirmDialog(f"Write over {path.name}?", [str(path)], yes="Yes, write over it", destructive=True),
+                ConfirmDialog(
+                    tr("Write over {name}?").format(name=path.name),
+                    [str(path)],
+                    yes=tr("Yes, write over it"),
+                    destructive=True,
+                ),
                 again,
             )
         else:
-            app.failure("Nothing was exported", [refused.message, refused.hint])
+            app.failure(tr("Nothing was exported"), [refused.message, refused.hint])
         return
-    app.say(f"Exported to {path}")
+    app.say(tr("Exported to {path}").format(path=path))

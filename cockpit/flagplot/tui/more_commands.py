@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from flagplot.client.target import ALL
+from flagplot.language import later
 from flagplot.view.export import KINDS
 from flagplot_wire.errors import Refused
 
@@ -63,22 +64,22 @@ def copy(app: FlagplotApp, _: list[str]) -> None:
 
 
 _ALL = (
-    More("back", "Back", "where I was before  key <", "flagplot.tui.more_commands:back"),
-    More("forward", "Forward", "where I was after that  key >", "flagplot.tui.more_commands:forward"),
-    More("copy", "Copy", "the ids or names that are marked  key Y", "flagplot.tui.more_commands:copy"),
+    More("back", later("Back"), later("where I was before  key <"), "flagplot.tui.more_commands:back"),
+    More("forward", later("Forward"), later("where I was after that  key >"), "flagplot.tui.more_commands:forward"),
+    More("copy", later("Copy"), later("the ids or names that are marked  key Y"), "flagplot.tui.more_commands:copy"),
     More(
-        "export", "Export …", "the list as csv or json, the screen as svg  key X", "flagplot.tui.export:export", True,
+        "export", later("Export …"), later("the list as csv or json, the screen as svg  key X"), "flagplot.tui.export:export", True,
         lambda app: KINDS,
     ),
     More(
-        "cluster", "Cluster …", "another cluster, or all  key K", "flagplot.tui.clusters:cluster", False,
+        "cluster", later("Cluster …"), later("another cluster, or all  key K"), "flagplot.tui.clusters:cluster", False,
         lambda app: [*app.clusters.names, ALL],
     ),
     More(
-        "plugin", "Own command …", "one of plugins.toml by its name", "flagplot.tui.plugins:run_plugin", True,
+        "plugin", later("Own command …"), later("one of plugins.toml by its name"), "flagplot.tui.plugins:run_plugin", True,
         lambda app: [one.name for one in app.own.plugins],
     ),
-    More("undo", "Undo", "take back a hold, release, drain, resume or edit  key Z", "flagplot.tui.undo:undo"),
-    More("notices", "Notices", "how the ends of my jobs are told", "flagplot.tui.notices:show_settings"),
+    More("undo", later("Undo"), later("take back a hold, release, drain, resume or edit  key Z"), "flagplot.tui.undo:undo"),
+    More("notices", later("Notices"), later("how the ends of my jobs are told"), "flagplot.tui.notices:show_settings"),
 )  # fmt: skip
 MORE = {more.name: more for more in _ALL}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from textual.containers import Container
 
+from flagplot.language import tr
 from flagplot.tui.main_view import MainView
 from flagplot.tui.registry import ViewEntry
 from flagplot.tui.services import Services
@@ -40,9 +41,8 @@ class Navigation(Services):
         from flagplot.tui.screens.job import JobView
 
         if number not in self.mirror.jobs:
-            self.failure(
-                f"There is no job {number} here", ["It may have ended long ago: flagplot show job asks the store"]
-            )
+            why = tr("It may have ended long ago: flagplot show job asks the store")
+            self.failure(tr("There is no job {number} here").format(number=number), [why])
             return
         name = f"job-{number}"
         base = self.screen_stack[0]
@@ -63,7 +63,8 @@ class Navigation(Services):
         from flagplot.tui.screens.node import NodeView
 
         if name not in self.mirror.nodes:
-            self.failure(f"There is no node {name} here", ["It may have been removed from the cluster"])
+            why = tr("It may have been removed from the cluster")
+            self.failure(tr("There is no node {name} here").format(name=name), [why])
             return
         step = f"node-{self.fleet.key(name)}"
         base = self.screen_stack[0]
@@ -149,7 +150,7 @@ class Navigation(Services):
             self.trail = [step for step in trail if pages[step] is not None]
             self._switch()
             return
-        self.say("There is nothing further " + ("back" if by < 0 else "ahead"))
+        self.say(tr("There is nothing further back") if by < 0 else tr("There is nothing further ahead"))
 
     def _page(self, step: str) -> MainView | None:
         """The page of a step of a trail, made anew where it was closed; None where what it showed is gone."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from flagplot.client.own_command import run_beside
 from flagplot.client.own_files import confined, read_own
+from flagplot.language import tr
 from flagplot.view.notices import Settings, Told, Watch, command_values, read, terminal_words, words
 from flagplot.view.variables import environment, fill
 from flagplot_wire.errors import Refused
@@ -79,7 +80,7 @@ class Notices:
                 command, outcome = list(self.settings.command), refused.message
             app.command_log.append((app.now(), shlex.join(command), outcome))
             if outcome != "done":
-                app.say(f"The command of notices.toml failed: {outcome}")
+                app.say(tr("The command of notices.toml failed: {why}").format(why=outcome))
 
 
 def show_settings(app: FlagplotApp, _: list[str]) -> None:

@@ -12,6 +12,7 @@ from textual.app import SuspendNotSupported
 
 from flagplot.client.own_command import run_beside
 from flagplot.client.own_files import confined
+from flagplot.language import tr
 from flagplot.tui.screens.confirm import ConfirmDialog
 from flagplot.view.own_keys import Plugin
 from flagplot.view.queue import job_target
@@ -31,11 +32,12 @@ def run_plugin(app: FlagplotApp, rest: list[str]) -> None:
     plugin = next((one for one in app.own.plugins if rest and one.name == rest[0]), None)
     if plugin is None or view is None:
         known = " ".join(one.name for one in app.own.plugins) or "none; plugins.toml has them"
-        app.failure("There is no such command of yours", [f"Known: {known}"])
+        app.failure(tr("There is no such command of yours"), [f"Known: {known}"])
     elif plugin not in app.own.of_view(view.part):
-        app.failure(f"{plugin.name} does not work here", [f"Its scope is: {' '.join(plugin.scopes)}"])
+        scope = tr("Its scope is: {names}").format(names=" ".join(plugin.scopes))
+        app.failure(tr("{name} does not work here").format(name=plugin.name), [scope])
     elif plugin.dangerous and app.read_only:
-        app.say("This cockpit was started read-only.")
+        app.say(tr("This cockpit was started read-only."))
     elif not confined() and not view.moved_away():
         _ask(app, plugin, values_here(app))
 
@@ -60,7 +62,10 @@ def _ask(app: FlagplotApp, plugin: Plugin, values: dict[str, list[str]]) -> None
         # What a shell reads stays as the person wrote it; the values come in its environment.
         command = [SHELL, "-c", plugin.command[0]] if plugin.shell else fill(plugin.command, values)
     except Refused as refused:
-        app.failure(f"{plugin.name} was not run", [refused.message, refused.hint, f"plugins.toml line {plugin.line}"])
+        app.failure(
+            tr("{name} was not run").format(name=plugin.name),
+            [refused.message, refused.hint, f"plugins.toml line {plugin.line}"],
+        )
         return
 
     def go(yes: bool | None) -> None:
@@ -76,7 +81,9 @@ def _ask(app: FlagplotApp, plugin: Plugin, values: dict[str, list[str]]) -> None
         shown += [
             f"{name}={shlex.quote(value)}" for name, value in environment(values).items() if f"${name}" in command[2]
         ]
-    app.push_screen(ConfirmDialog(f"{plugin.description}?", shown, yes="Yes, run", destructive=plugin.dangerous), go)
+    app.push_screen(
+        ConfirmDialog(f"{plugin.description}?", shown, yes=tr("Yes, run"), destructive=plugin.dangerous), go
+    )
 
 
 async def _beside(app: FlagplotApp, plugin: Plugin, command: list[str], more: dict[str, str]) -> None:

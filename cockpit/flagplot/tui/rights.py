@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flagplot.language import tr
 from flagplot_wire.replies import Welcome
 
 
@@ -17,12 +18,13 @@ def why_not(welcome: Welcome | None, right: str, owner: str = "") -> str:
     Rights: `submit`; `change` (cancel, hold, edit a job of `owner`); `drain`, `resume`, `reboot`, `reserve` (nodes).
     """
     if welcome is None:
-        return "The controller has not answered yet."
+        return tr("The controller has not answered yet.")
     role = role_word(welcome)
     if role in ("admin", "operator") or right == "submit":
         return ""
     if right in ("drain", "resume", "reboot", "reserve"):
-        return f"Only operators and admins may {right} nodes; {welcome.user} is {role}."
+        sentence = tr("Only operators and admins may {right} nodes; {user} is {role}.")
+        return sentence.format(right=right, user=welcome.user, role=role)
     if owner and owner != welcome.user:
-        return f"This job is {owner}'s; only they, operators and admins may change it."
+        return tr("This job is {owner}'s; only they, operators and admins may change it.").format(owner=owner)
     return ""

@@ -42,7 +42,7 @@ async def _shell(app: FlagplotApp, target: str, as_owner: bool) -> None:
             )
             code = await carry(app.live.connection, target, shell_spec(""), as_owner=as_owner)
     except SuspendNotSupported:
-        app.say(f"No shell here: this terminal cannot be lent. Elsewhere: {line}")
+        app.say(tr("No shell here: this terminal cannot be lent. Elsewhere: {line}").format(line=line))
         return
     except Refused as refused:
         app.command_log.append((app.now(), line, f"refused: {refused.message}"))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from flagplot.client.own_templates import save_template as write
 from flagplot.client.own_templates import template_path
+from flagplot.language import tr
 from flagplot.tui import building
 from flagplot.tui.screens.confirm import ConfirmDialog
 from flagplot.view.queue import find_job
@@ -21,7 +22,8 @@ def resubmit(app: FlagplotApp, target: str, then: Callable[[dict[str, str]], Non
     """Fetch a job's script and hand the draft that makes it again to `then`; what fails is told in a popup."""
     job = find_job(app.mirror, target)
     if job is None:
-        app.failure(f"There is no job {target} here", ["It may have ended long ago: flagplot script prints its script"])
+        why = tr("It may have ended long ago: flagplot script prints its script")
+        app.failure(tr("There is no job {number} here").format(number=target), [why])
         return
     app.run_worker(_resubmit(app, job, target, then), group="resubmit", exclusive=True)
 
@@ -30,13 +32,14 @@ async def _resubmit(app: FlagplotApp, job: Job, target: str, then: Callable[[dic
     try:
         script = await app.calls.script(target)
     except Refused as refused:
-        app.failure(f"Cannot resubmit {target}: {refused.message}", [refused.hint])
+        title = tr("Cannot resubmit {job}: {why}").format(job=target, why=refused.message)
+        app.failure(title, [refused.hint])
         return
     where = building.default_work_dir(app.user, app.confined)
     draft, notes = building.resubmission(job, script, where, app.now())
     then(draft)
     for note in notes:
-        app.say(f"Job {target}: {note}")
+        app.say(tr("Job {job}: {note}").format(job=target, note=note))
 
 
 def ask_to_replace(app: FlagplotApp, go: Callable[[], None]) -> None:
@@ -51,7 +54,7 @@ def ask_to_replace(app: FlagplotApp, go: Callable[[], None]) -> None:
         if yes:
             go()
 
-    app.push_screen(ConfirmDialog("Replace what the form holds?", lines, yes="Yes, replace"), answer)
+    app.push_screen(ConfirmDialog("Replace what the form holds?", lines, yes=tr("Yes, replace")), answer)
 
 
 def save_template(app: FlagplotApp, draft: Mapping[str, str]) -> None:
@@ -63,18 +66,19 @@ def save_template(app: FlagplotApp, draft: Mapping[str, str]) -> None:
             raise Refused("usage", "A template needs a name: fill in the name of the job")
         path = template_path(name)
     except Refused as refused:
-        app.failure(f"Not saved: {refused.message}", [refused.hint])
+        app.failure(tr("Not saved: {why}").format(why=refused.message), [refused.hint])
         return
 
     def go(yes: bool | None) -> None:
         if not yes:
             return
         try:
-            app.say(f"Saved as template {name}: {write(name, script)}")
+            app.say(tr("Saved as template {name}: {path}").format(name=name, path=write(name, script)))
         except Refused as refused:
-            app.failure(f"Not saved: {refused.message}", [refused.hint])
+            app.failure(tr("Not saved: {why}").format(why=refused.message), [refused.hint])
 
     if path.exists():
-        app.push_screen(ConfirmDialog(f"Replace your template {name}?", [str(path)], yes="Yes, replace"), go)
+        question = tr("Replace your template {name}?").format(name=name)
+        app.push_screen(ConfirmDialog(question, [str(path)], yes=tr("Yes, replace")), go)
     else:
         go(True)

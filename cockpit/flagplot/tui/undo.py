@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flagplot.client.calls import Calls
+from flagplot.language import tr
 from flagplot.tui.screens.confirm import ConfirmDialog
 from flagplot.view.words import about
 from flagplot_wire.hostlist import compress_hosts
@@ -80,14 +81,14 @@ async def _all(work: Sequence[Callable[[], Coroutine[Any, Any, Acted]]]) -> Acte
 def undo(app: FlagplotApp, _: Sequence[str] = ()) -> None:
     """`:undo`: take back the last action that can be, after asking."""
     if not app.undos:
-        app.say("Nothing to undo; holds, releases, drains, resumes and edits of this session can be")
+        app.say(tr("Nothing to undo; holds, releases, drains, resumes and edits of this session can be"))
         return
     at, last = app.undos[-1]
 
     def go(yes: bool | None) -> None:
         if yes and app.undos and app.undos[-1] == (at, last):
             app.undos.pop()
-            app.perform(" ; ".join(last.lines), last.call(), success=f"Undone: {last.done}")
+            app.perform(" ; ".join(last.lines), last.call(), success=tr("Undone: {what}").format(what=last.done))
 
     ago = f"{last.done}, {about(max(0, app.now() - at))} ago"
-    app.push_screen(ConfirmDialog("Undo this?", [ago, *(f"$ {line}" for line in last.lines)], yes="Yes, undo"), go)
+    app.push_screen(ConfirmDialog("Undo this?", [ago, *(f"$ {line}" for line in last.lines)], yes=tr("Yes, undo")), go)

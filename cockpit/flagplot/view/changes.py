@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from flagplot.language import tr
 from flagplot.view.words import state_look
 from flagplot_wire.hostlist import compress_hosts
 from flagplot_wire.job import Job
@@ -22,21 +23,29 @@ def changes(before: Mapping[str, Job], after: Mapping[str, Job]) -> list[str]:
     for name, job in after.items():
         old = before.get(name)
         if old is None:
-            lines.append(f"{_who(job)} is new: {_state(job)}")
+            lines.append(tr("{job} is new: {state}").format(job=_who(job), state=_state(job)))
         elif old.status.state != job.status.state or old.status.attempt != job.status.attempt:
-            lines.append(f"{_who(job)} is {_state(job)}, was {state_look(old).word}")
+            lines.append(_was(job, _state(job), old))
         elif state_look(old).word != state_look(job).word:
-            lines.append(f"{_who(job)} is {state_look(job).word}, was {state_look(old).word}")
+            lines.append(_was(job, state_look(job).word, old))
         elif old.time_limit_s != job.time_limit_s:
-            lines.append(f"{_who(job)} has the time limit {format_limit(job.time_limit_s)}")
+            lines.append(
+                tr("{job} has the time limit {limit}").format(job=_who(job), limit=format_limit(job.time_limit_s))
+            )
     lines += [
-        f"{_who(job)} left the queue, was {state_look(job).word}" for name, job in before.items() if name not in after
+        tr("{job} left the queue, was {old}").format(job=_who(job), old=state_look(job).word)
+        for name, job in before.items()
+        if name not in after
     ]
     return [clean(line) for line in lines]
 
 
 def _who(job: Job) -> str:
-    return f"job {job.display_id} ({job.spec.name}) of {job.user}"
+    return tr("job {id} ({name}) of {user}").format(id=job.display_id, name=job.spec.name, user=job.user)
+
+
+def _was(job: Job, state: str, old: Job) -> str:
+    return tr("{job} is {state}, was {old}").format(job=_who(job), state=state, old=state_look(old).word)
 
 
 def _state(job: Job) -> str:

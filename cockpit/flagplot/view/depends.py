@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from flagplot.client.mirror import Mirror
+from flagplot.language import tr
 from flagplot.view.bars import Piece
 from flagplot.view.queue import find_job
 from flagplot.view.words import about, moment, state_look
@@ -138,11 +139,11 @@ def _of(mirror: Mirror, other: Job, job: Job, now: int) -> Iterator[tuple[str, s
 def link_pieces(mirror: Mirror, link: Link, now: int) -> list[Piece]:
     """A line: the branch, whether the link holds, what it asks for, the job and what will come of it."""
     glyph, role = LINKS[link.state]
-    word = {"met": "", "waits": "", "broken": "  never: this link is broken"}[link.state]
+    word = {"met": "", "waits": "", "broken": tr("  never: this link is broken")}[link.state]
     pieces: list[Piece] = [(link.lead, "dim"), (f"{glyph} ", role), (f"{link.kind} ", "dim")]
     job = link.job
     if job is None:
-        return [*pieces, (clean(link.target), "bold"), ("  is no longer in the queue", "dim"), (word, "bad")]
+        return [*pieces, (clean(link.target), "bold"), (tr("  is no longer in the queue"), "dim"), (word, "bad")]
     look = state_look(job)
     pieces += [(f"{clean(link.target)} ", "bold"), (f"{clean(job.spec.name)} ", "plain")]
     pieces += [(clean(job.user), f"owner:{job.user}"), (f"  {look.glyph} {look.word}", look.role)]
@@ -152,6 +153,8 @@ def link_pieces(mirror: Mirror, link: Link, now: int) -> list[Piece]:
 def _outlook(mirror: Mirror, job: Job, now: int) -> str:
     if job.status.state is State.RUNNING and job.time_limit_s != NO_LIMIT:
         left = job.limit_ends - now
-        return f", ends in {about(left)} at the latest" if left > 0 else ", over its limit"
+        return tr(", ends in {span} at the latest").format(span=about(left)) if left > 0 else tr(", over its limit")
     forecast = mirror.forecasts.get(job.number)
-    return f", planned {moment(forecast.start, now)}" if forecast is not None and forecast.start else ""
+    if forecast is None or not forecast.start:
+        return ""
+    return tr(", planned {when}").format(when=moment(forecast.start, now))

@@ -12,6 +12,7 @@ from flagplot.script.options import BY_LONG, Given, When
 from flagplot.script.options import Draft as Parsed
 from flagplot.script.write import written
 from flagplot.view.bars import Piece
+from flagplot.view.words import and_more
 from flagplot_wire.errors import Refused
 from flagplot_wire.text import clean
 
@@ -121,16 +122,18 @@ def difference_lines(found: Sequence[Difference], most: int) -> list[list[Piece]
     """Differences as lines under a title; beyond `most` their number is told; no lines without differences."""
     if not found:
         return []
-    lines: list[list[Piece]] = [[("The form says other than the script:", "dim")]]
+    lines: list[list[Piece]] = [[(tr("The form says other than the script:"), "dim")]]
     for one in found[: most if len(found) <= most else most - 1]:
         if one.where:
             where = one.where.rpartition(" line ")[2]
-            lines.append([(f"~ line {where}  ", "dim"), (clean(one.script), "bad"), (" → ", "dim")])
+            lines.append(
+                [(tr("~ line {number}  ").format(number=where), "dim"), (clean(one.script), "bad"), (" → ", "dim")]
+            )
             lines[-1].append((clean(one.form), "good"))
         else:
             lines.append([("+ ", "dim"), (clean(one.form), "good")])
     if len(found) > most:
-        lines.append([(f"… and {len(found) - most + 1} more", "dim")])
+        lines.append([(and_more(len(found) - most + 1), "dim")])
     return lines
 
 
@@ -147,12 +150,12 @@ def _meaning(given: Given) -> object:
 def source_of(draft: Mapping[str, str]) -> str:
     """Which of `command`, `file`, `script` is filled in; raises `Refused` unless it is exactly one."""
     filled = [name for name in ("command", "file", "script") if draft.get(name, "").strip()]
-    words = {"command": "a command", "file": "a script file", "script": "the text of a script"}
+    words = {"command": tr("a command"), "file": tr("a script file"), "script": tr("the text of a script")}
     if not filled:
         raise Refused("usage", tr("Nothing to run yet: give a command, a script file or the text of a script"))
     if len(filled) > 1:
-        both = " and ".join(words[name] for name in filled)
-        raise Refused("usage", f"There is {both}: only one of them can run", "empty the other")
+        both = tr(" and ").join(words[name] for name in filled)
+        raise Refused("usage", tr("There is {both}: only one of them can run").format(both=both), tr("empty the other"))
     return filled[0]
 
 

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from flagplot.client.mirror import Mirror
+from flagplot.language import tr, tr_count
 from flagplot.view.bars import Piece
 from flagplot.view.fleet import NodeFact
 from flagplot.view.words import moment
 from flagplot_wire.hostlist import compress_hosts
 from flagplot_wire.job import NO_LIMIT
-from flagplot_wire.text import clean, counted
+from flagplot_wire.text import clean
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +34,15 @@ class Draining:
         """`3 of 8 drained, last ends in 1 h 20 min`."""
         rebooting = self.asked + self.ordered
         if rebooting:
-            text = f"{rebooting} to reboot" + (f", {self.ordered} rebooting" if self.ordered else "")
+            text = tr("{count} to reboot").format(count=rebooting)
+            text += tr(", {count} rebooting").format(count=self.ordered) if self.ordered else ""
         else:
-            text = f"{self.nodes - self.busy} of {self.nodes} drained"
+            text = tr("{done} of {all} drained").format(done=self.nodes - self.busy, all=self.nodes)
         if self.endless:
-            text += f", {counted(self.endless, 'job')} without a limit"
+            text += tr_count(", {count} job without a limit", ", {count} jobs without a limit", self.endless)
         elif self.last:
-            text += f", last ends {moment(self.last, now)}" if self.last > now else ", last is over its limit"
+            ends = tr(", last ends {when}").format(when=moment(self.last, now))
+            text += ends if self.last > now else tr(", last is over its limit")
         return text
 
 
@@ -77,7 +80,7 @@ def progress_line(found: list[Draining], now: int) -> list[Piece]:
     pieces: list[Piece] = [("▽ ", "state-draining"), (first.words(now), "warning"), (f"  {first.reason}", "plain")]
     pieces.append((f"  {first.who}", "dim"))
     if len(found) > 1:
-        pieces.append((f"  and {len(found) - 1} more", "dim"))
+        pieces.append((tr("  and {count} more").format(count=len(found) - 1), "dim"))
     return pieces
 
 

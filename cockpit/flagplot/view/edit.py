@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from flagplot.language import later, tr
 from flagplot.view.effects import in_columns
-from flagplot.view.job import dependency_words
 from flagplot.view.queue import job_target
+from flagplot.view.request_words import dependency_words
 from flagplot.view.words import elapsed
 from flagplot_wire.errors import Refused
 from flagplot_wire.job import Job, State
@@ -136,13 +136,13 @@ def elapsed_limit(job: Job) -> str:
 def why_disabled(field: EditField, jobs: Sequence[Job], operator: bool) -> str:
     """Why a field cannot be changed now (empty: it can, for one of the jobs at least)."""
     if field.operator and not operator:
-        return "operators only"
+        return tr("operators only")
     if field.name == "array_limit" and not all(job.is_array for job in jobs):
-        return "only of arrays"
+        return tr("only of arrays")
     if len(jobs) > 1 and not field.several:
-        return "only one job at a time"
+        return tr("only one job at a time")
     if not field.running and all(started(job) for job in jobs):
-        return "only while pending"
+        return tr("only while pending")
     return ""
 
 
@@ -159,13 +159,13 @@ def effect_of(job: Job, changes: Mapping[str, str], operator: bool) -> str:
     if started(job) and any(not by_name[name].running for name in changes):
         return tr("cannot: has started")
     if started(job) and "time_limit" in changes and not operator and _raises(job, changes["time_limit"]):
-        return "cannot: operators raise limits"
+        return tr("cannot: operators raise limits")
     words = []
     for name, value in changes.items():
         before, after = _shown(name, value_of(job, name)), _shown(name, value)
         if before != after:
             words.append(f"{tr(by_name[name].label).lower()} {before or tr('none')} → {after or tr('none')}")
-    return ", ".join(words) or "nothing: is so already"
+    return ", ".join(words) or tr("nothing: is so already")
 
 
 def _raises(job: Job, value: str) -> bool:

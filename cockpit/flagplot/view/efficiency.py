@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from flagplot.language import later, tr, tr_count
 from flagplot.view.bars import Piece, bar
 from flagplot.view.queue import Column
 from flagplot.view.words import memory, moment, short_span, state_words
 from flagplot_wire.accounting import Efficiency, Quota
-from flagplot_wire.text import clean, counted
+from flagplot_wire.text import clean
 
 Cells = tuple[tuple[Piece, ...], ...]
 
@@ -32,12 +33,12 @@ QUOTA_COLUMNS: tuple[Column, ...] = (
 )
 LIMITS = {
     "gpus": "GPUs",
-    "gpu_minutes": "GPU minutes",
+    "gpu_minutes": later("GPU minutes"),
     "cpus": "CPUs",
-    "memory_mib": "memory",
-    "nodes": "nodes",
-    "jobs": "running jobs",
-    "submitted": "jobs in queue",
+    "memory_mib": later("memory"),
+    "nodes": later("nodes"),
+    "jobs": later("running jobs"),
+    "submitted": later("jobs in queue"),
 }
 LOW = 0.25
 """Who uses less than so much of what it held is told so by colour."""
@@ -98,7 +99,9 @@ def mean_words(ended: Sequence[Efficiency]) -> list[Piece]:
     """All of them together, each weighed by what it held and how long; what was not measured is left out, and said."""
     if not ended:
         return []
-    parts: list[Piece] = [(f"{counted(len(ended), 'job')} used, of what they held:  ", "dim")]
+    parts: list[Piece] = [
+        (tr_count("{count} job used, of what it held:  ", "{count} jobs used, of what they held:  ", len(ended)), "dim")
+    ]
     for word, part_of, amount in (
         ("CPU", cpu_part, "cpus"),
         ("memory", memory_part, "memory_mib"),
@@ -127,7 +130,7 @@ def _quota_cell(one: Quota, key: str, width: int) -> tuple[Piece, ...]:
         case "whose":
             return ((clean(one.whose), "plain"),)
         case "limit":
-            return ((LIMITS.get(one.limit, clean(one.limit)), "plain"),)
+            return ((tr(LIMITS[one.limit]) if one.limit in LIMITS else clean(one.limit), "plain"),)
         case "bar":
             return (*bar(min(part, 1.0), width - 6, role), (f"{min(part * 100, 9_999):.0f} %".rjust(6), "plain"))
         case "used":

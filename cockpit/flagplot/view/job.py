@@ -5,14 +5,15 @@ from __future__ import annotations
 from flagplot.client.mirror import Mirror
 from flagplot.language import later, tr, tr_count
 from flagplot.view.queue import array_words, elements_of, job_target, time_used
-from flagplot.view.words import about, clock_time, gpu_words, memory, moment, short_span, state_look
+from flagplot.view.request_words import dependency_words, request_words
+from flagplot.view.words import about, and_more, clock_time, gpu_words, memory, moment, short_span, state_look
 from flagplot_wire.alloc import NodeAlloc
 from flagplot_wire.hostlist import compress_hosts
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.indices import compress_indices
-from flagplot_wire.job import NO_LIMIT, Dependency, Forecast, Job, Reason, Request, State, Why
+from flagplot_wire.job import NO_LIMIT, Forecast, Job, Reason, State, Why
 from flagplot_wire.telemetry import JobSample
-from flagplot_wire.text import clean, counted
+from flagplot_wire.text import clean
 
 Line = tuple[str, str, str]
 """Label, text (both plain and cleaned) and the role of the text."""
@@ -138,70 +139,6 @@ def _limit(job: Job, now: int) -> str:
     return words
 
 
-def request_words(job: Job) -> str:
-    """What it asks for, in one line."""
-    request = job.spec.request
-    nodes = str(request.nodes_min)
-    if request.nodes_max > request.nodes_min:
-        nodes += f"–{request.nodes_max}"
-    parts = [f"{nodes} node{'s' if nodes != '1' else ''}"]
-    if request.tasks > 1:
-        parts.append(f"{request.tasks} tasks")
-    if request.tasks_per_node:
-        parts.append(f"{counted(request.tasks_per_node, 'task')} per node")
-    cpus, each = (request.cpus_per_gpu, "GPU") if request.cpus_per_gpu else (request.cpus_per_task, "task")
-    parts.append(f"{counted(cpus, 'CPU')} per {each}")
-    for amount, per in (
-        (request.mem_per_node_mib, "node"),
-        (request.mem_per_cpu_mib, "CPU"),
-        (request.mem_per_gpu_mib, "GPU"),
-    ):
-        if amount is not None:
-            parts.append("all memory" if amount == 0 and per == "node" else f"{memory(amount)} per {per}")
-    for counts, per in (
-        (request.gpus, ""),
-        (request.gpus_per_node, " per node"),
-        (request.gpus_per_task, " per task"),
-    ):
-        parts += [f"{one.count} {clean(one.type) + ' ' if one.type else ''}GPU{per}" for one in counts]
-    if request.shards:
-        parts.append(f"{counted(request.shards, 'shard')} of one {clean(request.share_type)} GPU".replace("  ", " "))
-    if request.vram_mib:
-        parts.append(f"{memory(request.vram_mib)} VRAM of one {clean(request.share_type)} GPU".replace("  ", " "))
-    if request.exclusive:
-        parts.append("whole nodes")
-    if request.nodelist:
-        parts.append("on " + compress_hosts(request.nodelist))
-    if request.exclude:
-        parts.append("not on " + compress_hosts(request.exclude))
-    if request.constraint:
-        parts.append("with " + clean(request.constraint))
-    return " · ".join(parts + _conditions(request))
-
-
-def _conditions(request: Request) -> list[str]:
-    """What it asks for beside CPUs, memory, GPUs and nodes."""
-    parts = []
-    if request.switches:
-        wait = f" for {short_span(request.switches_wait_s)}" if request.switches_wait_s else ""
-        parts.append(f"at most {request.switches} switch{'es' if request.switches != 1 else ''}{wait}")
-    flags = (("neighbours", request.contiguous), ("CPUs near the GPUs", request.near_gpus),
-             ("shares its nodes", request.oversubscribe))  # fmt: skip
-    parts += [words for words, wanted in flags if wanted]
-    if request.licenses:
-        parts.append("licenses " + ", ".join(f"{clean(one.name)}:{one.count}" for one in request.licenses))
-    return parts
-
-
-def dependency_words(dependency: Dependency) -> str:
-    """A dependency as `--dependency` takes it."""
-    terms = []
-    for term in dependency.terms:
-        delay = f"+{term.delay_s // 60}" if term.delay_s else ""
-        terms.append(":".join([term.kind, *(f"{job}{delay}" for job in term.jobs)]))
-    return ("?" if dependency.any_of else ",").join(terms)
-
-
 def _held(job: Job) -> list[Line]:
     if job.status.allocation is None:
         return []
@@ -219,7 +156,9 @@ def _part(part: NodeAlloc) -> str:
         words += f"  GPU {compress_indices(whole)} {kinds}"
     for gpu in part.gpus:
         if not gpu.whole:
-            words += f"  {gpu.shards}/{gpu.of} of GPU {gpu.index} {kinds}"
+            words += (
+                "  " + tr("{part} of GPU {index}").format(part=f"{gpu.shards}/{gpu.of}", index=gpu.index) + f" {kinds}"
+            )
     return words
 
 
@@ -234,7 +173,7 @@ def _elements(mirror: Mirror, job: Job, now: int) -> list[Line]:
         text = f"{job_target(element):<10} {look.glyph} {look.word:<10} {time_used(element, now):>9}  {place}"
         lines.append((tr("Elements") if index == 0 else "", text, look.role))
     if len(found) > 500:
-        lines.append(("", f"… and {len(found) - 500} more", "dim"))
+        lines.append(("", and_more(len(found) - 500), "dim"))
     return lines
 
 
@@ -345,18 +284,18 @@ def samples_of(mirror: Mirror, job: Job) -> list[tuple[str, JobSample]]:
 def usage(mirror: Mirror, job: Job, now: int, width: int) -> list[Line]:
     """What the job uses now, node by node, beside what it holds; `?` is what could not be measured."""
     if job.status.state.ended or job.status.allocation is None:
-        return [("", "Nothing is measured: the job does not run.", "dim")]
+        return [("", tr("Nothing is measured: the job does not run."), "dim")]
     found = dict(samples_of(mirror, job))
     lines: list[Line] = []
     room = max(10, min(32, width - 62))
     for part in job.status.allocation.nodes:
         sample = mirror.samples.get(part.node)
-        tag = "  SIMULATED GPUs" if sample and sample.simulated else ""
-        age = f"  {max(0, now - sample.time)} s ago" if sample else ""
+        tag = "  " + tr("SIMULATED GPUs") if sample and sample.simulated else ""
+        age = "  " + tr("{seconds} s ago").format(seconds=max(0, now - sample.time)) if sample else ""
         lines.append((clean(part.node), f"{_part(part)}{tag}{age}", "bold"))
         one = found.get(part.node)
         if one is None:
-            lines.append(("", "no sample yet", "dim"))
+            lines.append(("", tr("no sample yet"), "dim"))
             continue
         lines += _bars(one, part, room)
         lines += _gpu_bars(mirror, part, room)
@@ -365,14 +304,18 @@ def usage(mirror: Mirror, job: Job, now: int, width: int) -> list[Line]:
 
 def _bars(one: JobSample, part: NodeAlloc, room: int) -> list[Line]:
     cpu = None if one.cpu_percent is None else one.cpu_percent / max(1, part.cpus)
-    lines: list[Line] = [("CPU", f"{bar(cpu, room)} {_pct(cpu)} of {counted(part.cpus, 'CPU')}", "plain")]
+    lines: list[Line] = [
+        ("CPU", f"{bar(cpu, room)} " + tr("{part} of {count} CPUs").format(part=_pct(cpu), count=part.cpus), "plain")
+    ]
     share = None
     if one.memory_mib is not None and part.memory_mib:
         share = 100 * one.memory_mib / part.memory_mib
-    peak = f"  peak {memory(one.memory_peak_mib)}" if one.memory_peak_mib is not None else ""
-    lines.append(("Memory", f"{bar(share, room)} {memory(one.memory_mib)} of {memory(part.memory_mib)}{peak}", "plain"))
+    used = tr("{used} of {all}").format(used=memory(one.memory_mib), all=memory(part.memory_mib))
+    if one.memory_peak_mib is not None:
+        used += "  " + tr("peak {amount}").format(amount=memory(one.memory_peak_mib))
+    lines.append((tr("Memory"), f"{bar(share, room)} {used}", "plain"))
     if one.processes is not None:
-        lines.append(("Processes", str(one.processes), "plain"))
+        lines.append((tr("Processes"), str(one.processes), "plain"))
     return lines
 
 
@@ -383,12 +326,13 @@ def _gpu_bars(mirror: Mirror, part: NodeAlloc, room: int) -> list[Line]:
     for held in part.gpus:
         gpu = by_index.get(held.index)
         if gpu is None or gpu.fault:
-            lines.append((f"GPU {held.index}", f"? {clean(gpu.fault) if gpu else 'not measured'}", "warning"))
+            lines.append((f"GPU {held.index}", f"? {clean(gpu.fault) if gpu else tr('not measured')}", "warning"))
             continue
-        used = f"{memory(gpu.memory_used_mib)} of {memory(gpu.memory_total_mib)}"
+        used = tr("{used} of {all}").format(used=memory(gpu.memory_used_mib), all=memory(gpu.memory_total_mib))
         heat = "" if gpu.temperature_c is None else f"  {gpu.temperature_c} °C"
         power = "" if gpu.power_w is None else f"  {gpu.power_w} W"
-        text = f"{bar(gpu.utilisation, room)} {_pct(gpu.utilisation)} busy  {used}{heat}{power}"
+        busy = tr("{part} busy").format(part=_pct(gpu.utilisation))
+        text = f"{bar(gpu.utilisation, room)} {busy}  {used}{heat}{power}"
         lines.append((f"GPU {held.index}", text, "plain"))
     return lines
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from flagplot.client.mirror import Mirror
+from flagplot.language import tr
 from flagplot.view.bars import Piece, number
 from flagplot.view.chart import Value, chart, squeezed
 from flagplot.view.job import samples_of
@@ -102,7 +103,13 @@ def charts(history: JobHistory, mirror: Mirror, job: Job) -> list[Chart]:
     if gpus:
         vram = vram_of(mirror, held)
         found += [
-            Chart("GPU", tuple(one.gpu for one in points), 100, f"100 %, mean of {counted(gpus, 'GPU')}", _percent),
+            Chart(
+                "GPU",
+                tuple(one.gpu for one in points),
+                100,
+                tr("100 %, mean of {count} GPUs").format(count=gpus),
+                _percent,
+            ),
             Chart("VRAM", tuple(one.vram for one in points), vram, memory(vram), _mib),
         ]
     return found
@@ -185,9 +192,11 @@ def span_words(history: JobHistory) -> str:
     """How long it was watched, and how often it is sampled."""
     points = history.points
     if len(points) < 2:
-        return "the charts grow with every sample while this page is open"
+        return tr("the charts grow with every sample while this page is open")
     spacing = (points[-1].time - points[0].time) // (len(points) - 1)
-    return f"the last {about(points[-1].time - points[0].time)}, sampled every {short_span(max(1, spacing))}"
+    return tr("the last {span}, sampled every {spacing}").format(
+        span=about(points[-1].time - points[0].time), spacing=short_span(max(1, spacing))
+    )
 
 
 def used_lines(job: Job) -> list[tuple[str, str]]:
@@ -198,15 +207,16 @@ def used_lines(job: Job) -> list[tuple[str, str]]:
     seconds = status.held_s(status.end_time)
     whole = held.cpus * seconds * 1_000
     cpu = "?" if used.cpu_ms is None else about(used.cpu_ms // 1_000)
-    part = (
-        "" if used.cpu_ms is None or not whole else f", {100 * used.cpu_ms // whole} % of {counted(held.cpus, 'CPU')}"
-    )
-    lines = [("CPU time", f"{cpu}{part} (its steps have their own)")]
+    part = ""
+    if used.cpu_ms is not None and whole:
+        part = tr(", {part} % of {count} CPUs").format(part=100 * used.cpu_ms // whole, count=held.cpus)
+    lines = [(tr("CPU time"), f"{cpu}{part} {tr('(its steps have their own)')}")]
     peak = used.memory_peak_mib
     of = "" if peak is None or not held.memory_mib else f", {100 * peak // held.memory_mib} %"
-    lines.append(("Memory", f"{memory(peak)} at its peak of {memory(held.memory_mib)}{of}"))
+    words = tr("{amount} at its peak of {all}").format(amount=memory(peak), all=memory(held.memory_mib))
+    lines.append((tr("Memory"), words + of))
     gpus = sum(len(one.gpus) for one in held.nodes)
     if gpus:
         busy = "?" if used.gpu_percent is None else f"{used.gpu_percent // gpus} %"
-        lines.append(("GPU", f"{busy} busy in the mean of {counted(gpus, 'GPU')}"))
+        lines.append(("GPU", tr("{part} busy in the mean of {count} GPUs").format(part=busy, count=gpus)))
     return lines

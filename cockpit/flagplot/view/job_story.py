@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import tzinfo
 
 from flagplot.client.mirror import Mirror
+from flagplot.language import tr
 from flagplot.view.bars import Piece
 from flagplot.view.events import row_of
 from flagplot.view.words import about, clock_time, elapsed, memory, state_words
@@ -57,7 +58,7 @@ def step_rows(steps: Sequence[Step], now: int) -> list[Row]:
             rows.append(("", [(clean(step.message), "warning")]))
         if step.tasks > 1 or len(step.parts) > 1:
             for part in step.parts:
-                done = "  ended" if part.node in step.ended and step.state == "RUNNING" else ""
+                done = tr("  ended") if part.node in step.ended and step.state == "RUNNING" else ""
                 words = f"{rank_words(part.first_rank, part.tasks)}{done}"
                 rows.append(("", [(f"  {clean(part.node)}  ", "plain"), (words, "dim")]))
     return rows
@@ -67,9 +68,14 @@ def _end_of(step: Step) -> str:
     """How it ended and what it used."""
     if step.state == "RUNNING":
         return ""
-    code = f"  signal {step.signal}" if step.signal else f"  exit code {step.exit_code}" if step.exit_code else ""
+    code = ""
+    if step.signal:
+        code = "  " + tr("signal {number}").format(number=step.signal)
+    elif step.exit_code:
+        code = "  " + tr("exit code {code}").format(code=step.exit_code)
     used = f"  CPU {about(step.cpu_ms // 1_000)}" if step.cpu_ms else ""
-    return code + used + (f"  {memory(step.memory_peak_mib)} at its peak" if step.memory_peak_mib else "")
+    peak = "  " + tr("{amount} at its peak").format(amount=memory(step.memory_peak_mib))
+    return code + used + (peak if step.memory_peak_mib else "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from flagplot.client.mirror import Mirror
+from flagplot.language import tr, tr_count
 from flagplot.view.bars import (
     Piece,
     cpus_words,
@@ -24,7 +25,7 @@ from flagplot.view.words import clock_time, memory, moment, state_look
 from flagplot_wire.hostlist import compress_hosts, natural_key
 from flagplot_wire.indices import compress_indices
 from flagplot_wire.job import NO_LIMIT, Job
-from flagplot_wire.text import clean, counted, fit
+from flagplot_wire.text import clean, fit
 
 Cells = tuple[tuple[Piece, ...], ...]
 
@@ -116,9 +117,9 @@ def _cell(mirror: Mirror, fact: NodeFact, key: str) -> tuple[Piece, ...]:
 def until(job: Job, now: int) -> str:
     """When a job's time limit ends it: `in 2 h`; `no limit`; `over its limit`."""
     if job.time_limit_s == NO_LIMIT:
-        return "no limit"
+        return tr("no limit")
     end = job.limit_ends
-    return moment(end, now) if end > now else "over its limit"
+    return moment(end, now) if end > now else tr("over its limit")
 
 
 Row = tuple[str, tuple[Piece, ...]]
@@ -130,11 +131,13 @@ def page(mirror: Mirror, fact: NodeFact, now: int) -> list[Row]:
     rows: list[Row] = _standing(mirror, fact, now)
     inventory = fact.node.inventory
     if inventory is None:
-        rows.append(("", (("Its agent never reported: what it has is not known.", "dim"),)))
+        rows.append(("", ((tr("Its agent never reported: what it has is not known."), "dim"),)))
         return rows
-    cores = counted(inventory.sockets, "socket")
-    cores += f" × {counted(inventory.cores // max(1, inventory.sockets), 'core')}"
-    cores += f" × {inventory.threads_per_core} threads" if inventory.threads_per_core > 1 else ""
+    cores = tr_count("{count} socket", "{count} sockets", inventory.sockets)
+    each = inventory.cores // max(1, inventory.sockets)
+    cores += " × " + tr_count("{count} core", "{count} cores", each)
+    threads = inventory.threads_per_core
+    cores += " × " + tr_count("{count} thread", "{count} threads", threads) if threads > 1 else ""
     rows.append(("CPU", ((f"{cores}  {clean(inventory.cpu_model)}".strip(), "plain"),)))
     for numa in inventory.numa if len(inventory.numa) > 1 else ():
         words = f"CPUs {clean(numa.cpu_ids)}  {memory(numa.memory_mib)}"
@@ -143,23 +146,24 @@ def page(mirror: Mirror, fact: NodeFact, now: int) -> list[Row]:
     sample = fact.sample if fact.node.responding else None
     busy = "?" if sample is None or sample.cpu_percent is None else f"{sample.cpu_percent}%"
     really = "?" if sample is None else memory(sample.memory_used_mib)
-    rows.append(("CPUs held", ((f"{cpus_words(fact)}  ", "plain"), (f"busy {busy}  load {load_words(fact)}", "dim"))))
-    held = f"{gib(fact.memory_used_mib)} of {gib(fact.memory_mib)} GiB  "
-    rows.append(("memory held", ((held, "plain"), (f"in use {really}", "dim"))))
+    measured = tr("busy {part}  load {load}").format(part=busy, load=load_words(fact))
+    rows.append((tr("CPUs held"), ((f"{cpus_words(fact)}  ", "plain"), (measured, "dim"))))
+    held = tr("{held} of {all} GiB  ").format(held=gib(fact.memory_used_mib), all=gib(fact.memory_mib))
+    rows.append((tr("memory held"), ((held, "plain"), (tr("in use {amount}").format(amount=really), "dim"))))
     for label, text in (
-        ("switch", inventory.switch),
-        ("features", ", ".join(inventory.features)),
-        ("weight", f"{fact.node.weight}  (jobs get the lowest first)" if fact.node.weight != 1 else ""),
-        ("address", inventory.address),
-        ("system", f"{inventory.os} {inventory.kernel}".strip()),
-        ("driver", inventory.driver),
+        (tr("switch"), inventory.switch),
+        (tr("features"), ", ".join(inventory.features)),
+        (tr("weight"), f"{fact.node.weight}  {tr('(jobs get the lowest first)')}" if fact.node.weight != 1 else ""),
+        (tr("address"), inventory.address),
+        (tr("system"), f"{inventory.os} {inventory.kernel}".strip()),
+        (tr("driver"), inventory.driver),
     ):
         if text:
             rows.append((label, ((clean(text), "plain"),)))
     if sample is not None:
-        rows.append(("measured", ((moment(sample.time, now), "dim"),)))
+        rows.append((tr("measured"), ((moment(sample.time, now), "dim"),)))
     for note in inventory.notes:
-        rows.append(("note", ((clean(note), "warning"),)))
+        rows.append((tr("note"), ((clean(note), "warning"),)))
     return rows
 
 
@@ -167,22 +171,22 @@ def _standing(mirror: Mirror, fact: NodeFact, now: int) -> list[Row]:
     node = fact.node
     rows: list[Row] = []
     if node.inventory is not None and node.inventory.simulated:
-        rows.append(("SIMULATED", (("its size and its GPUs are made up; its jobs are real", "warning"),)))
+        rows.append((tr("SIMULATED"), ((tr("its size and its GPUs are made up; its jobs are real"), "warning"),)))
     if node.drain is not None:
         when = f"{moment(node.drain.since, now)} ({clock_time(node.drain.since)})"
-        rows.append(("drain reason", ((clean(node.drain.reason) or "-", "warning"),)))
-        rows.append(("drained by", ((f"{clean(node.drain.who)}, {when}", "plain"),)))
+        rows.append((tr("drain reason"), ((clean(node.drain.reason) or "-", "warning"),)))
+        rows.append((tr("drained by"), ((f"{clean(node.drain.who)}, {when}", "plain"),)))
     if node.inventory is not None:
-        word = "connected since" if node.responding else "lost"
-        agent = f"  agent {clean(node.agent_version)}" if node.agent_version else ""
+        word = tr("connected since {when}") if node.responding else tr("lost {when}")
+        agent = "  " + tr("agent {version}").format(version=clean(node.agent_version)) if node.agent_version else ""
         role = "plain" if node.responding else "bad"
-        rows.append(("agent", ((f"{word} {moment(node.since, now)}", role), (agent, "dim"))))
+        rows.append((tr("agent"), ((word.format(when=moment(node.since, now)), role), (agent, "dim"))))
     if not node.responding and node.down_reason:
-        rows.append(("why down", ((clean(node.down_reason), "bad"),)))
+        rows.append((tr("why down"), ((clean(node.down_reason), "bad"),)))
     for one in fact.reserved:
         if (when := when_words(one, now)) != "over":
-            rows.append(("reserved", ((f"{clean(one.name)}  {when}", "state-planned"),)))
-    rows.append(("partitions", ((clean(", ".join(partitions_of(mirror, node.name))) or "-", "plain"),)))
+            rows.append((tr("reserved"), ((f"{clean(one.name)}  {when}", "state-planned"),)))
+    rows.append((tr("partitions"), ((clean(", ".join(partitions_of(mirror, node.name))) or "-", "plain"),)))
     return rows
 
 

@@ -173,7 +173,9 @@ def draw(dial: Dial, columns: int, rows: int) -> list[list[Piece]]:
 
 def span_words(readings: Sequence[Reading]) -> str:
     """How far the past reaches back: `last 12 min`."""
-    return f"last {about(readings[-1].time - readings[0].time)}" if len(readings) > 1 else "from now on"
+    if len(readings) < 2:
+        return tr("from now on")
+    return tr("last {span}").format(span=about(readings[-1].time - readings[0].time))
 
 
 def grid(count: int, columns: int, rows: int) -> tuple[int, int, int]:

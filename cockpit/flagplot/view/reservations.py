@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from flagplot.client.mirror import Mirror
+from flagplot.language import tr, tr_count
 from flagplot.view.bookings import when_words, whom_words
 from flagplot.view.node_list import affected_by
 from flagplot.view.policy import flags_words
@@ -16,7 +17,7 @@ from flagplot_wire.hostlist import compress_hosts, expand_hosts
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import Job
 from flagplot_wire.policy import Reservation
-from flagplot_wire.text import clean, counted
+from flagplot_wire.text import clean
 from flagplot_wire.units import parse_begin, parse_time_limit
 
 FLAGS = ("maint", "flex", "ignore_jobs", "daily", "weekly")
@@ -62,25 +63,29 @@ def read_form(form: Mapping[str, str], mirror: Mirror, now: int, offset_s: int) 
     """The form's fields (`name nodes start duration users accounts flags comment`); raises `Refused` with what is wrong."""
     given = {key: value.strip() for key, value in form.items()}
     if not given["nodes"]:
-        raise Refused("usage", "Which nodes? Write names such as gpu01,gpu[03-08]")
+        raise Refused("usage", tr("Which nodes? Write names such as gpu01,gpu[03-08]"))
     names = expand_hosts(given["nodes"])
     if unknown := [name for name in names if name not in mirror.nodes]:
-        raise Refused("not_found", f"There is no node {compress_hosts(unknown)} in this cluster")
+        raise Refused("not_found", tr("There is no node {nodes} in this cluster").format(nodes=compress_hosts(unknown)))
     start = parse_begin(given["start"] or "now", now, offset_s)
     if not given["duration"]:
-        raise Refused("usage", "How long? Write a duration as time limits are: 2:00:00, or 1-12 (days-hours)")
+        raise Refused("usage", tr("How long? Write a duration as time limits are: 2:00:00, or 1-12 (days-hours)"))
     length = parse_time_limit(given["duration"])
     if not length:
-        raise Refused("usage", "A reservation needs an end: give a duration")
+        raise Refused("usage", tr("A reservation needs an end: give a duration"))
     flags = tuple(word.strip().replace("-", "_") for word in given["flags"].split(",") if word.strip())
     if strange := [word for word in flags if word not in FLAGS]:
-        raise Refused("usage", f"There is no flag {strange[0]!r}", f"there are: {', '.join(FLAGS)}")
+        raise Refused(
+            "usage",
+            tr("There is no flag '{flag}'").format(flag=strange[0]),
+            tr("there are: {names}").format(names=", ".join(FLAGS)),
+        )
     if not given["name"]:
-        raise Refused("usage", "It needs a name")
+        raise Refused("usage", tr("It needs a name"))
     if given["name"] in mirror.reservations:
-        raise Refused("usage", f"There is a reservation {given['name']} already")
+        raise Refused("usage", tr("There is a reservation {name} already").format(name=given["name"]))
     if not (given["users"] or given["accounts"] or "maint" in flags):
-        raise Refused("usage", "For whom? Give users or accounts, or the flag maint for maintenance")
+        raise Refused("usage", tr("For whom? Give users or accounts, or the flag maint for maintenance"))
     values = [("start", str(start)), ("duration", given["duration"]), ("nodes", compress_hosts(names))]
     values += [(key, given[key].replace(" ", "")) for key in ("users", "accounts") if given[key]]
     values += [("flags", ",".join(flags))] if flags else []
@@ -97,18 +102,18 @@ def hits(mirror: Mirror, draft: Draft, now: int) -> tuple[str, list[str]]:
     planned = _planned(mirror, names, draft)
     lines = affected_by(running, now)
     lines += [
-        f"  {job.display_id:<8} {clean(job.user)}  {clean(job.spec.name)}: planned there, starts elsewhere or later"
+        f"  {job.display_id:<8} {clean(job.user)}  {clean(job.spec.name)}: "
+        + tr("planned there, starts elsewhere or later")
         for job in planned
     ]
     if not running:
-        return (
-            "No running job reaches into it" + (f"; {counted(len(planned), 'planned start')} there" if planned else ""),
-            lines,
-        )
-    words = f"{counted(len(running), 'job')} may run into it"
+        there = tr_count("; {count} planned start there", "; {count} planned starts there", len(planned))
+        return tr("No running job reaches into it") + (there if planned else ""), lines
+    many = len(running)
     if "ignore_jobs" not in draft.flags:
-        return f"{words}: it is refused without the flag ignore_jobs", lines
-    return f"{words} and {'goes' if len(running) == 1 else 'go'} on", lines
+        words = tr_count("{count} job may run into it", "{count} jobs may run into it", many)
+        return tr("{jobs}: it is refused without the flag ignore_jobs").format(jobs=words), lines
+    return tr_count("{count} job may run into it and goes on", "{count} jobs may run into it and go on", many), lines
 
 
 def _planned(mirror: Mirror, names: set[str], draft: Draft) -> list[Job]:

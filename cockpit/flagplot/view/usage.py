@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 
+from flagplot.language import tr
 from flagplot.view.bars import Piece, bar
 from flagplot.view.policy import shares_words
 from flagplot.view.queue import Column
@@ -171,6 +172,6 @@ def week_words(since: int, until: int, zone: tzinfo | None = None) -> str:
     """`this week, since Mon 12-01`, `12-01 to 12-07`."""
     first = datetime.fromtimestamp(since, UTC).astimezone(zone)
     if not until:
-        return f"this week, since {first:%a %m-%d}"
+        return tr("this week, since {day}").format(day=f"{first:%a %m-%d}")
     last = datetime.fromtimestamp(until - 1, UTC).astimezone(zone)
-    return f"{first:%m-%d} to {last:%m-%d}"
+    return tr("{first} to {last}").format(first=f"{first:%m-%d}", last=f"{last:%m-%d}")

@@ -11,6 +11,7 @@ import string
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from flagplot.language import tr, tr_count
 from flagplot.view.bars import FREE, Piece, unheld
 from flagplot.view.fleet import GpuFact, NodeFact
 from flagplot.view.node_list import until
@@ -19,7 +20,7 @@ from flagplot_wire.errors import Refused
 from flagplot_wire.indices import compress_indices, expand_indices
 from flagplot_wire.job import Job, State
 from flagplot_wire.node import NumaNode
-from flagplot_wire.text import clean, counted, fit, width
+from flagplot_wire.text import clean, fit, width
 
 LETTERS = string.ascii_lowercase + string.ascii_uppercase
 MORE = "#"
@@ -48,7 +49,13 @@ def boxes(fact: NodeFact) -> list[Box]:
         return []
     threads = inventory.threads_per_core
     if not inventory.numa:
-        return [Box(counted(inventory.sockets, "socket"), _rows(inventory.cpu_ids, threads), fact.gpus)]
+        return [
+            Box(
+                tr_count("{count} socket", "{count} sockets", inventory.sockets),
+                _rows(inventory.cpu_ids, threads),
+                fact.gpus,
+            )
+        ]
     found = []
     for position, numa in enumerate(inventory.numa):
         here = tuple(gpu for gpu in fact.gpus if gpu.gpu.numa == numa.index)
@@ -57,13 +64,13 @@ def boxes(fact: NodeFact) -> list[Box]:
         )
     known = {numa.index for numa in inventory.numa}
     astray = tuple(gpu for gpu in fact.gpus if gpu.gpu.numa not in known)
-    return [*found, Box("GPUs of an unknown NUMA node", (), astray)] if astray else found
+    return [*found, Box(tr("GPUs of an unknown NUMA node"), (), astray)] if astray else found
 
 
 def _title(numa: NumaNode, position: int, domains: int, sockets: int) -> str:
     words = [f"NUMA {numa.index}", memory(numa.memory_mib)]
     if sockets and domains % sockets == 0:
-        words.insert(0, f"socket {position // (domains // sockets)}")
+        words.insert(0, tr("socket {number}").format(number=position // (domains // sockets)))
     return " · ".join(words)
 
 
@@ -96,7 +103,7 @@ def draw(fact: NodeFact, columns: int, now: int) -> list[Line]:
     """The whole drawing in lines of `columns` cells: boxes, side by side where two fit, then what the letters mean."""
     found = boxes(fact)
     if not found:
-        return [[("Its agent never reported: how it is wired is not known.", "dim")]]
+        return [[(tr("Its agent never reported: how it is wired is not known."), "dim")]]
     signs = letters(fact.jobs)
     holders = _holders(fact, signs)
     abreast = 2 if columns >= 2 * NARROWEST + 1 and len(found) > 1 else 1
@@ -207,16 +214,16 @@ def _joined(line: Line) -> Line:
 def _legend(fact: NodeFact, signs: dict[int, Piece], now: int) -> list[Line]:
     jobs = sorted(fact.jobs, key=lambda job: job.number)
     if not jobs:
-        return [[("No job is on it.", "dim")]]
+        return [[(tr("No job is on it."), "dim")]]
     ids = max(width(job.display_id) for job in jobs)
     users = min(12, max(width(clean(job.user)) for job in jobs))
     lines: list[Line] = []
     for job in jobs:
         part = next((one for one in job.status.allocation.nodes if one.node == fact.node.name), None) if (
             job.status.allocation) else None  # fmt: skip
-        held = f"{part.cpus} CPUs on {clean(part.cpu_ids)}" if part else "?"
+        held = tr("{count} CPUs on {ids}").format(count=part.cpus, ids=clean(part.cpu_ids)) if part else "?"
         if job.status.state is State.SUSPENDED:
-            held = "suspended: no CPUs"
+            held = tr("suspended: no CPUs")
         gpus = f"  GPUs {compress_indices(gpu.index for gpu in part.gpus)}" if part and part.gpus else ""
         lines.append(
             [
@@ -227,4 +234,4 @@ def _legend(fact: NodeFact, signs: dict[int, Piece], now: int) -> list[Line]:
                 (f"{held}{gpus}  {until(job, now)}", "dim"),
             ]
         )
-    return [*lines, [("░ free  · takes no jobs  ? not heard  - kept for the system  ! fault", "faint")]]
+    return [*lines, [(tr("░ free  · takes no jobs  ? not heard  - kept for the system  ! fault"), "faint")]]

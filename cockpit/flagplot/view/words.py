@@ -46,6 +46,11 @@ def about(seconds: int) -> str:
     return tr("{days} d {hours} h" if hours else "{days} d").format(days=days, hours=hours)
 
 
+def and_more(count: int) -> str:
+    """The line under a list that is cut: how many there are beyond it."""
+    return tr("… and {count} more").format(count=count)
+
+
 def moment(at: int, now: int, zone: tzinfo | None = None) -> str:
     """A time: relative within a day (`in 2 h`, `5 min ago`), absolute beyond; `-` for 0."""
     if not at:

@@ -7,7 +7,8 @@ from support import sample_cluster as sample
 
 from flagplot.language import speak
 from flagplot.view.draft import FIELDS, fields_named, options_of, source_of
-from flagplot.view.job import bar, detail, headline, request_words, usage, why
+from flagplot.view.job import bar, detail, headline, usage, why
+from flagplot.view.request_words import request_words
 from flagplot_wire.errors import Refused
 from flagplot_wire.ids import JobNumber
 from flagplot_wire.job import NO_LIMIT, Forecast, GpuCount, LicenseCount, Reason, Request, Why

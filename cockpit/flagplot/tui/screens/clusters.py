@@ -15,6 +15,7 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from flagplot.client.target import ALL, Entry
+from flagplot.language import tr
 from flagplot.tui.clusters import mark
 from flagplot_wire.text import clean, fit
 
@@ -47,7 +48,9 @@ class ClusterPicker(ModalScreen[str]):
         with Vertical():
             yield Static(Content.styled("Clusters", "bold"))
             yield OptionList(*options)
-            yield Static(Content("Enter goes there · Esc stays · clusters.toml has them, flagplot connect adds one"))
+            yield Static(
+                Content(tr("Enter goes there · Esc stays · clusters.toml has them, flagplot connect adds one"))
+            )
 
     def _line(self, entry: Entry) -> Text:
         line = Text("▸ " if entry.name == self._here else "  ", no_wrap=True, overflow="ellipsis")

@@ -13,6 +13,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
+from flagplot.language import tr
 from flagplot_wire.text import clean
 
 
@@ -35,14 +36,14 @@ class CommandLog(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """The lines."""
         with Vertical():
-            yield Static(Content.styled("Command log · newest first · Esc closes", "bold"))
+            yield Static(Content.styled(tr("Command log · newest first · Esc closes"), "bold"))
             with VerticalScroll():
                 yield Static(self.body())
 
     def body(self) -> Content:
         """Time, command and outcome of each action."""
         if not self._entries:
-            return Content("Nothing was run yet. Every action you take here appears as a flagplot command.")
+            return Content(tr("Nothing was run yet. Every action you take here appears as a flagplot command."))
         parts: list[str | tuple[str, str]] = []
         for at, command, outcome in reversed(self._entries):
             parts.append((time.strftime("%H:%M:%S ", time.localtime(at)), "dim"))

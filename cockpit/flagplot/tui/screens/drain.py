@@ -16,6 +16,7 @@ from flagplot.tui.keys import FIELD_KEYS
 from flagplot.tui.undo import of_drain
 from flagplot.view.drains import Watched
 from flagplot.view.node_list import affected
+from flagplot.view.words import and_more
 from flagplot_wire.errors import Refused
 from flagplot_wire.hostlist import compress_hosts, expand_hosts
 from flagplot_wire.text import clean
@@ -99,11 +100,13 @@ class DrainDialog(ModalScreen[None]):
         """The names typed; raises `Refused` that tells what is wrong with them."""
         text = self.query_one("#drain-nodes", Input).value.strip()
         if not text:
-            raise Refused("usage", "Which nodes? Write names such as gpu01,gpu[03-08]")
+            raise Refused("usage", tr("Which nodes? Write names such as gpu01,gpu[03-08]"))
         names = expand_hosts(text)
         unknown = [name for name in names if name not in self.cockpit.mirror.nodes]
         if unknown:
-            raise Refused("not_found", f"There is no node {compress_hosts(unknown)} in this cluster")
+            raise Refused(
+                "not_found", tr("There is no node {nodes} in this cluster").format(nodes=compress_hosts(unknown))
+            )
         return names
 
     def _show_jobs(self) -> None:
@@ -121,7 +124,7 @@ class DrainDialog(ModalScreen[None]):
             title = tr("{jobs} on {nodes}, {done} when they end:").format(
                 jobs=tr_count("{count} job", "{count} jobs", len(lines)), nodes=count, done=done
             )
-        more = [f"… and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
+        more = [and_more(len(lines) - SHOWN)] if len(lines) > SHOWN else []
         self.query_one("#drain-jobs", Static).update(Content("\n".join([title, *lines[:SHOWN], *more])))
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -165,9 +168,13 @@ class DrainDialog(ModalScreen[None]):
         app.perform(
             f"flagplot {self._verb} {hosts} --reason {quote(reason)}",
             call(tuple(names), reason),
-            success=f"To reboot: {hosts}: {reason}" if self._reboot else f"Draining {hosts}: {reason}",
+            success=(tr("To reboot: {nodes}: {why}") if self._reboot else tr("Draining {nodes}: {why}")).format(
+                nodes=hosts, why=reason
+            ),
             then=lambda _: app.watched.append(watched),
-            undo=None if self._reboot else of_drain(app.calls, app.mirror.nodes, names, f"Drained {hosts}"),
+            undo=None
+            if self._reboot
+            else of_drain(app.calls, app.mirror.nodes, names, tr("Drained {nodes}").format(nodes=hosts)),
         )
 
 

@@ -22,7 +22,7 @@ from flagplot.view.edit import EXACT, FIELDS, NUMBERS, changed_ones, edit_lines,
 from flagplot.view.queue import job_target
 from flagplot_wire.job import Job
 from flagplot_wire.requests import Update
-from flagplot_wire.text import clean, counted
+from flagplot_wire.text import clean
 
 if TYPE_CHECKING:
     from flagplot.tui.app import FlagplotApp
@@ -148,12 +148,12 @@ class EditScreen(ModalScreen[None]):
         """Send what changed."""
         changes = self.changes()
         if not changes:
-            self.cockpit.say("Nothing was changed")
+            self.cockpit.say(tr("Nothing was changed"))
             return
         for field in FIELDS:
             if problem := problem_with(field, changes.get(field.name)):
                 self.query_one(f"#edit-{field.name}", Input).focus()
-                self.cockpit.failure(problem, ["nothing was sent"])
+                self.cockpit.failure(problem, [tr("nothing was sent")])
                 return
         if len(self._jobs) == 1:
             self._send(self._jobs, changes)
@@ -163,7 +163,7 @@ class EditScreen(ModalScreen[None]):
         some = changed_ones(jobs, changes, self.operator)
         lines = edit_lines(jobs, changes, self.operator)
         if not some:
-            self.cockpit.failure("Nothing would change", lines)
+            self.cockpit.failure(tr("Nothing would change"), lines)
             return
 
         def go(yes: bool | None) -> None:
@@ -171,9 +171,9 @@ class EditScreen(ModalScreen[None]):
                 self._send(some, changes)
 
         left = len(jobs) - len(some)
-        note = f"{counted(left, 'job')} left as {'it is' if left == 1 else 'they are'}." if left else ""
-        question = f"Change {counted(len(some), 'job')}?"
-        self.app.push_screen(ConfirmDialog(question, lines, yes="Yes, change", note=note), go)
+        note = tr_count("{count} job left as it is.", "{count} jobs left as they are.", left) if left else ""
+        question = tr_count("Change {count} job?", "Change {count} jobs?", len(some))
+        self.app.push_screen(ConfirmDialog(question, lines, yes=tr("Yes, change"), note=note), go)
 
     def _send(self, jobs: Sequence[Job], changes: dict[str, str]) -> None:
         values: dict[str, object] = {
@@ -181,11 +181,11 @@ class EditScreen(ModalScreen[None]):
         }
         targets = tuple(job_target(job) for job in jobs)
         request = Update(targets, **values)  # type: ignore[arg-type]
-        what = targets[0] if len(targets) == 1 else f"{len(targets)} jobs"
+        what = targets[0] if len(targets) == 1 else tr_count("{count} job", "{count} jobs", len(targets))
         self.cockpit.perform(
             self.command_line(jobs),
             self.cockpit.calls.update(request),
-            success=f"Changed {what}",
+            success=tr("Changed {what}").format(what=what),
             then=lambda _: self._close(),
             undo=self._undo(jobs, changes, f"Changed {what}"),
         )

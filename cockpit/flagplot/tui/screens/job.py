@@ -308,7 +308,7 @@ class JobView(MainView):
     def _one_file(self) -> bool:
         if self.job is None or self.job.spec.stderr:
             return False
-        self.cockpit.say("stderr goes into the same file as stdout")
+        self.cockpit.say(tr("stderr goes into the same file as stdout"))
         return True
 
     def action_stream(self) -> None:
@@ -339,7 +339,7 @@ class JobView(MainView):
         if (job := self.query_one(DependsTable).job_here) is not None:
             self.cockpit.open_job(job.number, "depends")
         else:
-            self.cockpit.say("No job under the cursor that is still in the queue")
+            self.cockpit.say(tr("No job under the cursor that is still in the queue"))
 
     def _act(self, verb: str) -> None:
         if self.job is not None:

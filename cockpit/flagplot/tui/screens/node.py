@@ -10,6 +10,7 @@ from textual.containers import Horizontal, Vertical
 from textual.widget import Widget
 
 from flagplot.client.mirror import Mirror
+from flagplot.language import tr
 from flagplot.tui import commands
 from flagplot.tui.main_view import MainView
 from flagplot.tui.screens.nodes import confirm_resume
@@ -75,17 +76,17 @@ class NodeView(MainView):
             text.id = "node-text"
             yield text
             with Vertical():
-                table = PieceTable(empty=("It has no GPU",))
+                table = PieceTable(empty=(tr("It has no GPU"),))
                 table.id = "node-gpus"
                 yield table
-                table = PieceTable(empty=("No job is on it",))
+                table = PieceTable(empty=(tr("No job is on it"),))
                 table.id = "node-jobs"
                 yield table
 
     @property
     def crumb(self) -> str:
         """The node's name."""
-        return f"node {clean(self.node_name)}"
+        return tr("node {name}").format(name=clean(self.node_name))
 
     @property
     def gpu_table(self) -> PieceTable:
@@ -105,7 +106,7 @@ class NodeView(MainView):
         if fact is None or not self.size.width:
             return
         self.set_class(self.size.width >= WIDE, "-wide")
-        gone = [] if self.node_name in fleet.facts else [("  removed from the cluster", "bad")]
+        gone = [] if self.node_name in fleet.facts else [(tr("  removed from the cluster"), "bad")]
         self.query_one("#node-head", PieceLine).show_pieces([*summary(fact, now)[:2], *gone, *summary(fact, now)[2:]])
         if self.has_class("-wired"):
             lines = draw(fact, self.size.width - 3, now)
@@ -194,7 +195,7 @@ class NodeView(MainView):
             if fact is not None and fact.shares:
                 self.cockpit.open_job(fact.shares[0].job)
             else:
-                self.cockpit.say("No job holds this GPU")
+                self.cockpit.say(tr("No job holds this GPU"))
         elif (key := self.job_table.cursor_key) is not None:
             self.cockpit.open_job(JobNumber(key))
 

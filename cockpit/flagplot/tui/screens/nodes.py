@@ -296,12 +296,12 @@ def confirm_resume(view: MainView, names: list[str]) -> None:
     """Ask, then give those of the nodes back that are drained."""
     app = view.cockpit
     if refusal := app.why_not("resume"):
-        app.failure("Not allowed", [refusal])
+        app.failure(tr("Not allowed"), [refusal])
         return
     nodes = app.mirror.nodes
     drained = [name for name in names if name in nodes and nodes[name].drain is not None]
     if not drained:
-        app.say("Nothing to resume: not drained" if names else "No node under the cursor")
+        app.say(tr("Nothing to resume: not drained") if names else tr("No node under the cursor"))
         return
 
     def go(yes: bool | None) -> None:
@@ -312,9 +312,13 @@ def confirm_resume(view: MainView, names: list[str]) -> None:
     for name in drained:
         drain = nodes[name].drain
         lines.append(f"{name}  {drain.reason if drain else ''}")
-    what = drained[0] if len(drained) == 1 else f"{len(drained)} nodes ({compress_hosts(drained)})"
-    note = "New jobs may start on them at once." if len(drained) > 1 else "New jobs may start on it at once."
-    app.push_screen(ConfirmDialog(f"Resume {what}?", lines, yes="Yes, resume", note=note), go)
+    what = drained[0]
+    if len(drained) > 1:
+        what = tr("{count} nodes ({names})").format(count=len(drained), names=compress_hosts(drained))
+    note = tr("New jobs may start on them at once.") if len(drained) > 1 else tr("New jobs may start on it at once.")
+    app.push_screen(
+        ConfirmDialog(tr("Resume {nodes}?").format(nodes=what), lines, yes=tr("Yes, resume"), note=note), go
+    )
 
 
 def _with_id(widget: Widget, name: str) -> Widget:

@@ -12,6 +12,8 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import DirectoryTree, Static
 
+from flagplot.language import tr
+
 
 class PickFile(ModalScreen[str]):
     """Enter takes the file, Esc leaves, backspace goes up a folder."""
@@ -34,7 +36,7 @@ class PickFile(ModalScreen[str]):
     def compose(self) -> ComposeResult:
         """The tree."""
         with Vertical():
-            yield Static(Content("Enter takes the file · ← folder above · Esc leaves"))
+            yield Static(Content(tr("Enter takes the file · ← folder above · Esc leaves")))
             yield DirectoryTree(self._start)
 
     def on_mount(self) -> None:

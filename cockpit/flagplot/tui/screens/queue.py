@@ -231,7 +231,7 @@ class QueueView(SortedView[QueueSpec]):
         spec = replace(self.spec, unfolded=frozenset())
         if self._save(replace(self.views, named={**self.views.named, check_name(name): spec})):
             self.view_name = name
-            self.cockpit.say(f"Saved: :view {name} and V bring it back")
+            self.cockpit.say(tr("Saved: :view {name} and V bring it back").format(name=name))
 
     def show_view(self, name: str) -> None:
         """Bring back a saved view; raises `Refused` where there is none of that name."""

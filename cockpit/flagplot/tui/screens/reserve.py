@@ -12,9 +12,11 @@ from textual.screen import ModalScreen
 from textual.suggester import SuggestFromList
 from textual.widgets import Button, Input, Static
 
+from flagplot.language import later, tr
 from flagplot.tui.keys import FIELD_KEYS
 from flagplot.tui.screens.drain import SHOWN
 from flagplot.view.reservations import FLAGS, Draft, hits, local_offset, read_form
+from flagplot.view.words import and_more
 from flagplot_wire.errors import Refused
 from flagplot_wire.hostlist import compress_hosts
 from flagplot_wire.requests import ChangePolicy
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
 FIELDS = (
     ("nodes", "gpu01,gpu[03-08]"),
     ("name", "night-run"),
-    ("start", "now, now+2hours, 18:00, 2026-12-24T18:00"),
-    ("duration", "2:00:00 or 1-12 (days-hours)"),
+    ("start", later("now, now+2hours, 18:00, 2026-12-24T18:00")),
+    ("duration", later("2:00:00 or 1-12 (days-hours)")),
     ("users", "ann,bob"),
     ("accounts", "physics"),
     ("flags", ", ".join(FLAGS)),
@@ -73,13 +75,13 @@ class ReserveDialog(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """Fields, whom it hits, the command, buttons."""
         with Vertical():
-            yield Static(Content("Reserve nodes"), classes="title")
+            yield Static(Content(tr("Reserve nodes")), classes="title")
             for name, example in FIELDS:
                 with Horizontal(classes="row"):
                     yield Static(Content(name), classes="label")
                     yield Input(
                         {"nodes": self._hosts, "start": "now"}.get(name, ""),
-                        placeholder=example,
+                        placeholder=tr(example),
                         id=f"reserve-{name}",
                         compact=True,
                         suggester=SuggestFromList(list(FLAGS)) if name == "flags" else None,
@@ -89,8 +91,8 @@ class ReserveDialog(ModalScreen[None]):
                 yield Static(Content(""), id="reserve-jobs")
             yield Static(Content(""), id="reserve-line")
             with Horizontal(classes="buttons"):
-                yield Button(Content("Close (Esc)"), id="no", compact=True)
-                yield Button(Content("Reserve (F2)"), id="yes", variant="primary", compact=True)
+                yield Button(Content(tr("Close (Esc)")), id="no", compact=True)
+                yield Button(Content(tr("Reserve (F2)")), id="yes", variant="primary", compact=True)
 
     @property
     def cockpit(self) -> FlagplotApp:
@@ -120,7 +122,7 @@ class ReserveDialog(ModalScreen[None]):
         return draft
 
     def _tell(self, words: str, lines: list[str]) -> None:
-        more = [f"… and {len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
+        more = [and_more(len(lines) - SHOWN)] if len(lines) > SHOWN else []
         self.query_one("#reserve-hits", Static).update(Content(words))
         self.query_one("#reserve-jobs", Static).update(Content("\n".join([*lines[:SHOWN], *more])))
 
@@ -145,13 +147,13 @@ class ReserveDialog(ModalScreen[None]):
     def action_reserve(self) -> None:
         """Send it; the form stays until the controller has taken it."""
         if (draft := self._check()) is None:
-            self.cockpit.say("Not sent: the line below tells what is missing")
+            self.cockpit.say(tr("Not sent: the line below tells what is missing"))
             return
         request = ChangePolicy("add", "reservation", (draft.name,), dict(draft.values))
         self.cockpit.perform(
             draft.command_line,
             self.cockpit.calls.change_policy(request),
-            success=f"Reserved {compress_hosts(draft.nodes)}: {draft.name}",
+            success=tr("Reserved {nodes}: {name}").format(nodes=compress_hosts(draft.nodes), name=draft.name),
             then=lambda _: self._close(),
         )
 

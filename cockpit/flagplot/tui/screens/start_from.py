@@ -12,10 +12,12 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from flagplot.client.own_templates import load_templates
+from flagplot.language import tr
 from flagplot.tui.widgets.pieces import PieceTable
 from flagplot.view.columns import spread
 from flagplot.view.queue import Column
 from flagplot.view.starting import Offer, offers
+from flagplot.view.words import and_more
 from flagplot_wire.errors import Refused
 from flagplot_wire.replies import Templates
 from flagplot_wire.text import clean
@@ -56,8 +58,8 @@ class StartFrom(ModalScreen[Offer]):
     def compose(self) -> ComposeResult:
         """The filter, the list, the script."""
         with Vertical():
-            yield Static(Content("Start from a template or one of your last jobs"))
-            yield Input(placeholder="type to find", id="start-filter", compact=True)
+            yield Static(Content(tr("Start from a template or one of your last jobs")))
+            yield Input(placeholder=tr("type to find"), id="start-filter", compact=True)
             yield PieceTable()
             yield Static(Content(""), id="start-note")
             yield Static(Content(""), id="start-script")
@@ -83,13 +85,13 @@ class StartFrom(ModalScreen[Offer]):
         try:
             self._site = await self.cockpit.calls.templates()
         except Refused as refused:
-            self._tell([*self._own.problems, f"The site's templates: {refused.message}"])
+            self._tell([*self._own.problems, tr("The site's templates: {why}").format(why=refused.message)])
             return
         self._tell([*self._own.problems, *self._site.problems])
         self._show()
 
     def _tell(self, problems: tuple[str, ...] | list[str]) -> None:
-        more = [f"… and {len(problems) - 2} more"] if len(problems) > 3 else []
+        more = [and_more(len(problems) - 2)] if len(problems) > 3 else []
         shown = list(problems[: 2 if more else 3])
         self.query_one("#start-note", Static).update(Content("\n".join(clean(line) for line in [*shown, *more])))
 
@@ -99,7 +101,7 @@ class StartFrom(ModalScreen[Offer]):
         found = offers(self._own.templates, self._site.templates, app.mirror.jobs.values(), app.user, app.now())
         self._offers = [offer for offer in found if offer.matches(text)]
         columns = spread(COLUMNS, self.table.size.width - 1)
-        self.table.empty = ["Nothing fits what you typed"] if found else ["No templates and no jobs of yours yet"]
+        self.table.empty = [tr("Nothing fits what you typed") if found else tr("No templates and no jobs of yours yet")]
         self.table.set_piece_rows(range(len(self._offers)), self._cells, columns)
         self._show_script()
 
@@ -113,7 +115,7 @@ class StartFrom(ModalScreen[Offer]):
         offer = self._chosen
         text = "" if offer is None else offer.script
         if offer is not None and offer.kind == "job":
-            text = "Its script comes from the controller when you take it."
+            text = tr("Its script comes from the controller when you take it.")
         self.query_one("#start-script", Static).update(Content(clean(text, keep_newlines=True)))
 
     @property

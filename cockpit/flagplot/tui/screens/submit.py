@@ -225,7 +225,7 @@ class SubmitScreen(ModalScreen[None]):
         if self._timer is not None:
             self._timer.stop()
         if self._ready is not None:
-            self._tell("Well formed. Asking when it would start …", "", "-wait")
+            self._tell(tr("Well formed. Asking when it would start …"), "", "-wait")
             self._timer = self.set_timer(DEBOUNCE_S, self._ask)
 
     def _show_line(self) -> None:
@@ -251,7 +251,7 @@ class SubmitScreen(ModalScreen[None]):
     def _ask(self) -> None:
         if self._ready is not None:
             if not self.cockpit.mirror.connected:
-                self._tell("Well formed; no estimate while not connected", "", "-wait")
+                self._tell(tr("Well formed; no estimate while not connected"), "", "-wait")
                 return
             self.run_worker(self._estimate(self._ready[0]), group="estimate", exclusive=True)
 
@@ -340,7 +340,7 @@ class SubmitScreen(ModalScreen[None]):
         from flagplot.tui.screens.pick_file import PickFile
 
         if self.cockpit.confined:
-            self.cockpit.failure("No files here", ["This session may not read files: type a script or a command."])
+            self.cockpit.failure(tr("No files here"), ["This session may not read files: type a script or a command."])
             return
         start = Path(self.draft.get("file", "") or os.getcwd()).expanduser()
 

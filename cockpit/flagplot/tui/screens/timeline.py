@@ -164,7 +164,7 @@ class TimelineView(ListView):
         if number >= RESERVED:
             if (one := self._reservation(number)) is not None:
                 lines = lines_of(self.cockpit.mirror, one, self.cockpit.now())
-                self.cockpit.failure(f"Reservation {one.name}", lines)
+                self.cockpit.failure(tr("Reservation {name}").format(name=one.name), lines)
         elif number:
             self.cockpit.open_job(JobNumber(number))
         else:

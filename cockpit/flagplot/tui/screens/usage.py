@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
 
 from flagplot.client.mirror import Mirror
-from flagplot.language import later, tr
+from flagplot.language import later, tr, tr_count
 from flagplot.tui.list_view import ListView
 from flagplot.tui.widgets.pieces import PieceLine, PieceTable
 from flagplot.view import efficiency, usage
@@ -22,7 +22,7 @@ from flagplot_wire.ids import JobNumber
 from flagplot_wire.policy import ROOT, FairshareRow
 from flagplot_wire.replies import UsageReport
 from flagplot_wire.requests import GetFairshare, GetUsage
-from flagplot_wire.text import clean, counted
+from flagplot_wire.text import clean
 
 TITLES = {
     "share": later("Fair share"),
@@ -162,23 +162,26 @@ class UsageView(ListView):
         return pieces
 
     def _title(self, name: str) -> list[Piece]:
-        extra = {"used": self._when(), "mine": counted(len(self._report.ended), "last job")}.get(name, "")
+        extra = {
+            "used": self._when(),
+            "mine": tr_count("{count} last job", "{count} last jobs", len(self._report.ended)),
+        }.get(name, "")
         return [(f" {tr(TITLES[name])} ", "tab-on" if name == self.pane else "tab"), (f"  {extra}", "dim")]
 
     def _empty(self, mirror: Mirror, name: str) -> Sequence[str]:
         if self._trouble:
-            return ("Usage cannot be had", clean(self._trouble))
+            return (tr("Usage cannot be had"), clean(self._trouble))
         if not mirror.complete or not self._tree or self.filter:
             return self.empty_words(mirror)
         return {
-            "share": ("There are no accounts", "flagplot account add makes one"),
-            "used": ("No job ran in this time", "← looks at the week before"),
-            "mine": ("None of your jobs has ended yet", "what they used shows here when they have"),
-        }.get(name, ("No limit holds for you", "administrators set them: flagplot account modify --max-gpus N"))
+            "share": (tr("There are no accounts"), tr("flagplot account add makes one")),
+            "used": (tr("No job ran in this time"), tr("← looks at the week before")),
+            "mine": (tr("None of your jobs has ended yet"), tr("what they used shows here when they have")),
+        }.get(name, (tr("No limit holds for you"), tr("administrators set them: flagplot account modify --max-gpus N")))
 
     def nothing_yet(self) -> Sequence[str]:
         """The answer is on its way."""
-        return ("Asking the controller …", "")
+        return (tr("Asking the controller …"), "")
 
     def _key(self, kind: str, name: str) -> int:
         return self._keys.setdefault((kind, name), len(self._keys))
@@ -232,14 +235,16 @@ class UsageView(ListView):
             pieces = efficiency.mean_words(self._report.ended)
         elif self.pane == "used":
             total = usage.total_of(self._report.used)
-            words = f"{usage.hours_words(total.gpu_s)} GPU-hours, {usage.hours_words(total.cpu_s)} CPU-hours"
-            pieces = [(f"{self._when()}: ", "dim"), (words, "bold"), (f" of {counted(total.jobs, 'job')}", "dim")]
+            gpu, cpu = usage.hours_words(total.gpu_s), usage.hours_words(total.cpu_s)
+            words = tr("{gpu} GPU-hours, {cpu} CPU-hours").format(gpu=gpu, cpu=cpu)
+            jobs = tr_count(" of {count} job", " of {count} jobs", total.jobs)
+            pieces = [(f"{self._when()}: ", "dim"), (words, "bold"), (jobs, "dim")]
         elif self.pane == "share":
-            pieces = [("shares and usage are parts of the account above · FAIRSHARE: 1 is served first", "dim")]
+            pieces = [(tr("shares and usage are parts of the account above · FAIRSHARE: 1 is served first"), "dim")]
         else:
-            pieces = [("held by running jobs · GPU minutes: used and promised", "dim")]
+            pieces = [(tr("held by running jobs · GPU minutes: used and promised"), "dim")]
         if self._trouble:
-            pieces = [(f"Not up to date: {clean(self._trouble)}", "warning")]
+            pieces = [(tr("Not up to date: {why}").format(why=clean(self._trouble)), "warning")]
         self.query_one("#usage-line", PieceLine).show_pieces(pieces)
 
     def escape(self) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from flagplot.client.mirror import Mirror
+from flagplot.language import tr
 from flagplot.tui.widgets.pieces import PiecePane, PieceTable
 from flagplot.view import depends, job_chart, job_story
 from flagplot.view.bars import Piece
@@ -77,15 +78,15 @@ class DependsTable(PieceTable):
             self._version = mirror.version
             self._behind = depends.followers(mirror.jobs.values())
         ways = (
-            ("It waits for", depends.waits_for(mirror, job, now), "It waits for no other job."),
-            ("For it wait", depends.waited_for_by(mirror, job, self._behind, now), "No job waits for it."),
+            (tr("It waits for"), depends.waits_for(mirror, job, now), tr("It waits for no other job.")),
+            (tr("For it wait"), depends.waited_for_by(mirror, job, self._behind, now), tr("No job waits for it.")),
         )
         self._rows = []
         for title, links, nothing in ways:
             self._rows.append(([(title if links else nothing, "bold" if links else "dim")], None))
             self._rows += [(depends.link_pieces(mirror, link, now), link.job) for link in links]
         rows = self._rows
-        columns = [(Column("link", "DEPENDENCIES  ✓ met  ○ waits  ✗ broken", 20, 1), max(20, self.size.width - 3))]
+        columns = [(Column("link", tr("DEPENDENCIES  ✓ met  ○ waits  ✗ broken"), 20, 1), max(20, self.size.width - 3))]
         self.set_piece_rows(range(len(rows)), lambda key: (rows[key][0],) if key < len(rows) else (), columns)
 
 
@@ -107,7 +108,7 @@ class AskingPane(PiecePane):
             self.run_worker(self._ask(app, job), group="pane", exclusive=True)
         rows = self.rows(mirror, job, now)
         if self._trouble:
-            rows = [*rows, ("", [(f"Not up to date: {clean(self._trouble)}", "warning")])]
+            rows = [*rows, ("", [(tr("Not up to date: {why}").format(why=clean(self._trouble)), "warning")])]
         self.show_rows(rows)
 
     async def _ask(self, app: FlagplotApp, job: Job) -> None:
@@ -151,11 +152,11 @@ class StepsPane(AskingPane):
         """Ranks, then steps."""
         rows = job_story.ranks(job.status.allocation, job.status.state.ended)
         if not rows:
-            return [("", [("It has not started: there are no ranks and no steps yet.", "dim")])]
+            return [("", [(tr("It has not started: there are no ranks and no steps yet."), "dim")])]
         if self._steps is None:
-            return [*rows, ("", [("Asking for the steps …", "dim")])]
+            return [*rows, ("", [(tr("Asking for the steps …"), "dim")])]
         steps = job_story.step_rows(self._steps, now)
-        return [*rows, ("", []), *(steps or [("", [("No step has been run in it.", "dim")])])]
+        return [*rows, ("", []), *(steps or [("", [(tr("No step has been run in it."), "dim")])])]
 
 
 class HistoryPane(AskingPane):
@@ -177,7 +178,7 @@ class HistoryPane(AskingPane):
         """Both."""
         events = self._events or ()
         tried = job_story.attempt_rows(job_story.attempts(events, job), now)
-        rows = tried or [("", [("It was not tried yet.", "dim")])]
+        rows = tried or [("", [(tr("It was not tried yet."), "dim")])]
         if self._events is None:
-            return [*rows, ("", [("Asking for what happened …", "dim")])]
+            return [*rows, ("", [(tr("Asking for what happened …"), "dim")])]
         return [*rows, ("", []), *job_story.story(events, mirror, job)]

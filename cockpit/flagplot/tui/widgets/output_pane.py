@@ -11,6 +11,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 from textual.worker import Worker
 
+from flagplot.language import tr
 from flagplot.tui.widgets.log_view import LogView
 from flagplot.view.queue import job_target
 from flagplot.view.words import memory
@@ -169,11 +170,11 @@ class OutputPane(Widget):
                     self.log.place(answer.offset, answer.data, answer.size, answer.found)
                     break
                 if not 0 <= answer.searched < before:
-                    raise Refused("unavailable", "the node's agent is older and cannot search")
+                    raise Refused("unavailable", tr("the node's agent is older and cannot search"))
                 before = self._searching = answer.searched
                 self.draw_state()
             else:
-                self._verdict = (words, "nothing further up matches")
+                self._verdict = (words, tr("nothing further up matches"))
         except Refused as refused:
             self._verdict = (words, refused.message)
         self._searching = None
@@ -195,30 +196,34 @@ class OutputPane(Widget):
         line = Text(no_wrap=True, overflow="ellipsis")
         line.append(f"{self.stream} ", role("bold"))
         line.append(
-            "following " if log.following else "paused (f follows) ", role("good" if log.following else "warning")
+            tr("following ") if log.following else tr("paused (f follows) "),
+            role("good" if log.following else "warning"),
         )
         if not log.wrapping:
-            line.append("not wrapped (← →) ", role("dim"))
+            line.append(tr("not wrapped (← →) "), role("dim"))
         if self._searching is not None:
-            line.append(f"searching, {size_words(self._searching)} to go (Esc stops) ", role("match"))
+            line.append(
+                tr("searching, {size} to go (Esc stops) ").format(size=size_words(self._searching)), role("match")
+            )
         elif log.search:
             verdict = self._verdict[1] if log.search == self._verdict[0] else ""
-            keys = "(n N) " if log.has_match else "" if verdict else "(N searches further up) "
+            keys = "(n N) " if log.has_match else "" if verdict else tr("(N searches further up) ")
             line.append(f"/{clean(log.search)} {keys}", role("match"))
             line.append(clean(f"{verdict} ") if verdict else "", role("warning"))
         if log.binary:
-            line.append("binary data, made safe ", role("warning"))
+            line.append(tr("binary data, made safe "), role("warning"))
         if log.size_of_file:
             held = log.end - log.start
-            line.append(f"{size_words(held)} of {size_words(log.size_of_file)} ", role("plain"))
+            words = tr("{held} of {all} ").format(held=size_words(held), all=size_words(log.size_of_file))
+            line.append(words, role("plain"))
             if log.tail_cut:
-                line.append("(G goes to the end) ", role("dim"))
+                line.append(tr("(G goes to the end) "), role("dim"))
             elif log.start:
-                line.append("(g g reads older) ", role("dim"))
+                line.append(tr("(g g reads older) "), role("dim"))
         elif self._place and not self._trouble:
-            line.append("nothing written yet " if not self._ended else "nothing was written ", role("dim"))
+            line.append(tr("nothing was written ") if self._ended else tr("nothing written yet "), role("dim"))
         if self._ended:
-            line.append("ended ", role("dim"))
+            line.append(tr("ended "), role("dim"))
         if self._trouble:
             line.append(clean(self._trouble) + " ", role("warning"))
         line.append(self._place, role("dim"))
