@@ -92,7 +92,7 @@ def read(journal: Iterable[ev.Event], settings: Settings, since: int = 0, until:
     stays: dict[Key, Stay] = {}
     running = 0
     for key, stay in walk.stays.items():
-        kept = [run for run in stay.runs if run.end is None or run.end > walk.since]
+        kept = [run for run in stay.runs if run.end is None or run.end >= walk.since]
         if not kept or walk.submitted.get(key[0], 0) > until:
             continue
         if kept[-1].end is None:

@@ -278,3 +278,14 @@ async def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
     assert "--to is not after --from" in says("--from", "2026-01-02", "--to", "2026-01-01")
     file.write_text("[scheduler]\nreservation = 5\n")
     assert "other.toml: unknown key 'scheduler.reservation'" in says()
+
+
+def test_jobs_that_came_and_ended_in_the_journals_first_second_count() -> None:
+    world = Recorded()
+    numbers = [world.ask(0), world.ask(0)]
+    world.until(0)
+    past = world.past()
+    assert (past.since, past.until, past.never_ran) == (BEGIN, BEGIN, 0)
+    assert starts(past.stays) == {(number, None): [0] for number in numbers}
+    assert starts(replayed(world, past)) == starts(past.stays)
+    assert world.past(since=BEGIN + 1).stays == {}
