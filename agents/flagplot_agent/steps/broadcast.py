@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import selectors
+import signal
 import socket
 import ssl
 import tempfile
@@ -50,15 +51,20 @@ class Part:
             raise IsADirectoryError(21, "is a folder: name the file too, or end in /", self.path)
         if os.path.lexists(self.path) and not self.force:
             raise FileExistsError(17, "exists already (use --force)", self.path)
+        # The helper is told to end at any moment, even amid its clearing up because the client is gone.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         descriptor, fresh = tempfile.mkstemp(prefix=".flagplot-", dir=os.path.dirname(self.path))
         try:
-            with os.fdopen(descriptor, "wb") as file:
-                summed = self._take(file)
-                file.flush()
-                self._commit(file.fileno(), fresh, summed)
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+                    summed = self._take(file)
+                    file.flush()
+                    self._commit(file.fileno(), fresh, summed)
+            finally:
+                _clear(fresh)
         finally:
-            if os.path.lexists(fresh):
-                os.unlink(fresh)
+            _clear(fresh)
         self._say(event="done")
 
     def _say(self, **news: Any) -> None:
@@ -147,6 +153,11 @@ class Part:
         except OSError:
             # A file system without hard links.
             os.rename(fresh, self.path)
+
+
+def _clear(path: str) -> None:
+    if os.path.lexists(path):
+        os.unlink(path)
 
 
 def _messages(read: Callable[[], bytes | None], who: str) -> Iterator[Message]:

@@ -148,3 +148,27 @@ def test_trees_reach_everyone_once() -> None:
         assert len(roots) <= fanout and all(len(children) <= fanout for children in below.values())
     assert tree(["a", "b", "c", "d"], 1) == (["a"], {"a": ["b"], "b": ["c"], "c": ["d"], "d": []})
     assert tree(["a"], 2) == (["a"], {"a": []})
+
+
+def test_told_to_end_amid_its_clearing_up_it_leaves_nothing(tmp_path: Path) -> None:
+    code = """
+import os, signal, sys
+from flagplot_agent.steps import filehelper
+unlink = os.unlink
+def interrupted(path):
+    os.unlink = unlink
+    os.kill(os.getpid(), signal.SIGTERM)
+    unlink(path)
+os.unlink = interrupted
+filehelper.main(*sys.argv[1:])
+"""
+    words = ["-", "0", "0", "bcast", str(tmp_path / "file"), str(0o640), "0", "127.0.0.1"]
+    client, theirs = socket.socketpair()
+    with client, theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", code, *words], stdin=theirs, stdout=theirs, stderr=subprocess.PIPE, text=True
+        )
+        theirs.close()
+        assert b"ready" in client.recv(65_536) and len(list(tmp_path.iterdir())) == 1
+    assert "the transfer was ended" in process.communicate(timeout=20)[1]
+    assert list(tmp_path.iterdir()) == []
