@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from flagplot.language import later, tr
+from flagplot.script.build import write_dependency
 from flagplot.view.effects import in_columns
 from flagplot.view.queue import job_target
-from flagplot.view.request_words import dependency_words
 from flagplot.view.words import elapsed
 from flagplot_wire.errors import Refused
 from flagplot_wire.job import Job, State
@@ -93,7 +93,7 @@ def value_of(job: Job, name: str) -> str:
         case "gpus_per_node":
             return ",".join(f"{one.type}:{one.count}" if one.type else str(one.count) for one in request.gpus_per_node)
         case "dependency":
-            return dependency_words(spec.dependency) if spec.dependency else ""
+            return write_dependency(spec.dependency) if spec.dependency else ""
         case "licenses":
             return ",".join(f"{one.name}:{one.count}" for one in request.licenses)
         case "nice":

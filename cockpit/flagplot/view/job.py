@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from flagplot.client.mirror import Mirror
 from flagplot.language import later, tr, tr_count
+from flagplot.script.build import write_dependency
 from flagplot.view.queue import array_words, elements_of, job_target, time_used
-from flagplot.view.request_words import dependency_words, request_words
+from flagplot.view.request_words import request_words
 from flagplot.view.words import about, and_more, clock_time, gpu_words, memory, moment, short_span, state_look
 from flagplot_wire.alloc import NodeAlloc
 from flagplot_wire.hostlist import compress_hosts
@@ -90,7 +91,7 @@ def detail(mirror: Mirror, job: Job, now: int) -> list[Line]:
     lines.append((tr("Time limit"), _limit(job, now), "plain"))
     lines += [(tr("Asks for"), request_words(job), "plain")]
     if spec.dependency is not None:
-        lines.append((tr("Depends on"), dependency_words(spec.dependency), "plain"))
+        lines.append((tr("Depends on"), write_dependency(spec.dependency), "plain"))
     if status.state == State.PENDING:
         lines.append((tr("Priority"), f"{status.priority}" + (f"  nice {spec.nice}" if spec.nice else ""), "plain"))
     lines += _held(job)
@@ -304,9 +305,8 @@ def usage(mirror: Mirror, job: Job, now: int, width: int) -> list[Line]:
 
 def _bars(one: JobSample, part: NodeAlloc, room: int) -> list[Line]:
     cpu = None if one.cpu_percent is None else one.cpu_percent / max(1, part.cpus)
-    lines: list[Line] = [
-        ("CPU", f"{bar(cpu, room)} " + tr("{part} of {count} CPUs").format(part=_pct(cpu), count=part.cpus), "plain")
-    ]
+    words = tr_count("{{part}} of {count} CPU", "{{part}} of {count} CPUs", part.cpus).format(part=_pct(cpu))
+    lines: list[Line] = [("CPU", f"{bar(cpu, room)} {words}", "plain")]
     share = None
     if one.memory_mib is not None and part.memory_mib:
         share = 100 * one.memory_mib / part.memory_mib

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from flagplot.client.mirror import Mirror
-from flagplot.language import tr
+from flagplot.language import tr, tr_count
 from flagplot.view.bars import Piece, number
 from flagplot.view.chart import Value, chart, squeezed
 from flagplot.view.job import samples_of
@@ -107,7 +107,7 @@ def charts(history: JobHistory, mirror: Mirror, job: Job) -> list[Chart]:
                 "GPU",
                 tuple(one.gpu for one in points),
                 100,
-                tr("100 %, mean of {count} GPUs").format(count=gpus),
+                tr_count("100 %, mean of {count} GPU", "100 %, mean of {count} GPUs", gpus),
                 _percent,
             ),
             Chart("VRAM", tuple(one.vram for one in points), vram, memory(vram), _mib),
@@ -209,7 +209,8 @@ def used_lines(job: Job) -> list[tuple[str, str]]:
     cpu = "?" if used.cpu_ms is None else about(used.cpu_ms // 1_000)
     part = ""
     if used.cpu_ms is not None and whole:
-        part = tr(", {part} % of {count} CPUs").format(part=100 * used.cpu_ms // whole, count=held.cpus)
+        part = tr_count(", {{part}} % of {count} CPU", ", {{part}} % of {count} CPUs", held.cpus)
+        part = part.format(part=100 * used.cpu_ms // whole)
     lines = [(tr("CPU time"), f"{cpu}{part} {tr('(its steps have their own)')}")]
     peak = used.memory_peak_mib
     of = "" if peak is None or not held.memory_mib else f", {100 * peak // held.memory_mib} %"
@@ -218,5 +219,6 @@ def used_lines(job: Job) -> list[tuple[str, str]]:
     gpus = sum(len(one.gpus) for one in held.nodes)
     if gpus:
         busy = "?" if used.gpu_percent is None else f"{used.gpu_percent // gpus} %"
-        lines.append(("GPU", tr("{part} busy in the mean of {count} GPUs").format(part=busy, count=gpus)))
+        words = tr_count("{{part}} busy in the mean of {count} GPU", "{{part}} busy in the mean of {count} GPUs", gpus)
+        lines.append(("GPU", words.format(part=busy)))
     return lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 from flagplot.language import tr, tr_count
 from flagplot.view.words import memory, short_span
 from flagplot_wire.hostlist import compress_hosts
-from flagplot_wire.job import Dependency, Job, Request
+from flagplot_wire.job import Job, Request
 from flagplot_wire.text import clean
 
 
@@ -66,12 +66,3 @@ def _conditions(request: Request) -> list[str]:
         names = ", ".join(f"{clean(one.name)}:{one.count}" for one in request.licenses)
         parts.append(tr("licenses {names}").format(names=names))
     return parts
-
-
-def dependency_words(dependency: Dependency) -> str:
-    """A dependency as `--dependency` takes it."""
-    terms = []
-    for term in dependency.terms:
-        delay = f"+{term.delay_s // 60}" if term.delay_s else ""
-        terms.append(":".join([term.kind, *(f"{job}{delay}" for job in term.jobs)]))
-    return ("?" if dependency.any_of else ",").join(terms)

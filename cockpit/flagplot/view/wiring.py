@@ -221,7 +221,10 @@ def _legend(fact: NodeFact, signs: dict[int, Piece], now: int) -> list[Line]:
     for job in jobs:
         part = next((one for one in job.status.allocation.nodes if one.node == fact.node.name), None) if (
             job.status.allocation) else None  # fmt: skip
-        held = tr("{count} CPUs on {ids}").format(count=part.cpus, ids=clean(part.cpu_ids)) if part else "?"
+        held = "?"
+        if part is not None:
+            words = tr_count("{count} CPU on {{ids}}", "{count} CPUs on {{ids}}", part.cpus)
+            held = words.format(ids=clean(part.cpu_ids))
         if job.status.state is State.SUSPENDED:
             held = tr("suspended: no CPUs")
         gpus = f"  GPUs {compress_indices(gpu.index for gpu in part.gpus)}" if part and part.gpus else ""
